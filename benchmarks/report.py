@@ -1,0 +1,48 @@
+"""Where results go: the page docs/reference/benchmarks.md, one part per benchmark."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks.measure import ROOT
+
+PAGE = ROOT / "docs" / "reference" / "benchmarks.md"
+
+
+def publish(part: str, text: str) -> None:
+    """Print a result, and put it in its place in the page, between the comments that name the part."""
+    print(text)
+    start, end = f"<!-- {part}: begin -->\n", f"<!-- {part}: end -->"
+    page = PAGE.read_text(encoding="utf-8")
+    before, rest = page.split(start)
+    after = rest.split(end)[1]
+    PAGE.write_text(f"{before}{start}{text.strip()}\n{end}{after}", encoding="utf-8")
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """Write a Markdown table; the first column is text, the others are numbers."""
+    ruler = ["---", *["---:"] * (len(head) - 1)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ruler, *rows]) + "\n"
+
+
+def machine() -> str:
+    """Return in one line what it was measured on."""
+    return (
+        f"Machine: {_cpu_model()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}, "
+        f"Python {platform.python_version()}.\n"
+    )
+
+
+def versions(*packages: str) -> str:
+    """Return the versions of installed packages."""
+    return ", ".join(f"{package} {version(package)}" for package in packages)
+
+
+def _cpu_model() -> str:
+    info = Path("/proc/cpuinfo")
+    match = re.search(r"model name\s*: (.*)", info.read_text()) if info.exists() else None
+    return match[1] if match else platform.machine()

@@ -1,0 +1,269 @@
+"""What a user declares: where to start, which links belong, what to do with each page, how fast.
+
+crawl = shoal.Crawl("books", seeds=["https://books.example/"])
+
+@crawl.page("/catalogue/*")
+def book(page):
+yield {"title": page.css("h1::text").get()}
+yield from page.links("a.next")
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from shoal.errors import ConfigError
+from shoal.model import Item, Limits, Link
+from shoal.parse import Field, Page, extract
+from shoal.policy import Retries
+from shoal.scope import Glob, Scope, compile_glob
+from shoal.urls import NORMALIZER_VERSION, Spelling, normalize
+
+__version__ = "0.1.0"
+
+Handler: TypeAlias = Callable[[Page], object]
+"""Takes a page; returns or yields items and links, or nothing. May be async."""
+
+AnyHandler = TypeVar("AnyHandler", bound=Handler)
+
+READABLE = (
+    "text/*",
+    "application/xhtml+xml",
+    "application/xml",
+    "application/json",
+    "application/*+xml",
+    "application/*+json",
+)
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything that can be set about a crawl, with its default."""
+
+    seeds: tuple[str, ...] = ()
+    """URLs to start from."""
+    scope: Literal["host", "domain", "any"] = "host"
+    """Follow links to the seeds' hosts, to their registrable domains, or to any host."""
+    allow: tuple[str, ...] = ()
+    """If given, only URLs that match one of these globs belong; a glob like /news/* is about the path."""
+    deny: tuple[str, ...] = ()
+    """URLs that match one of these globs do not belong."""
+    max_depth: int | None = None
+    """Follow links at most this many steps from a seed."""
+    max_pages: int | None = None
+    """Fetch at most this many pages."""
+    max_pages_per_host: int | None = None
+    """Fetch at most this many pages of one host."""
+    concurrency: int = 32
+    """Fetches at once in one process."""
+    per_host: int = 8
+    """Fetches of one host at once, over all processes."""
+    delay_s: float = 0.0
+    """Least time between the starts of two fetches of a host; robots.txt can only raise it."""
+    retries: int = 3
+    """How often a failed fetch is tried again."""
+    user_agent: str = f"shoal/{__version__}"
+    """What to call oneself; its first word is looked up in robots.txt."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Sent with each request."""
+    obey_robots: bool = True
+    """Obey robots.txt (RFC 9309) and its Crawl-delay."""
+    obey_nofollow: bool = False
+    """Ignore links marked rel=nofollow, and all links of pages marked so."""
+    follow_iframes: bool = False
+    """Follow the addresses of frames too."""
+    sort_query: bool = False
+    """Take URLs that differ only in the order of query parameters for one."""
+    drop_params: tuple[str, ...] = ()
+    """Query parameters (globs) to drop from URLs, such as utm_*."""
+    cookies: bool = True
+    """Keep cookies and send them back."""
+    proxy: str | None = None
+    """URL of the HTTP proxy to fetch through."""
+    verify_tls: bool = True
+    """Refuse servers whose certificate is not valid."""
+    allow_private: bool = False
+    """Fetch from private and loopback addresses even if no seed is one."""
+    connect_timeout_s: float = 10.0
+    read_timeout_s: float = 20.0
+    """Longest silence while a response is read."""
+    total_timeout_s: float = 60.0
+    max_body_bytes: int = 10_000_000
+    """Longer bodies are not read to their end: the page becomes a dead letter."""
+    content_types: tuple[str, ...] = READABLE
+    """Globs; pages of other types are skipped, their bodies not read."""
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ConfigError(f"{name} must be at least {least}, not {value}")
+        for seed in self.seeds:
+            if normalize(seed) is None:
+                raise ConfigError(f"not an http(s) URL: '{seed}'{_suggest_scheme(seed)}")
+
+
+_LEAST: Mapping[str, float] = {
+    "max_depth": 0,
+    "max_pages": 1,
+    "max_pages_per_host": 1,
+    "concurrency": 1,
+    "per_host": 1,
+    "delay_s": 0,
+    "retries": 0,
+    "connect_timeout_s": 0.001,
+    "read_timeout_s": 0.001,
+    "total_timeout_s": 0.001,
+    "max_body_bytes": 1,
+}
+
+
+class Crawl:
+    """A crawl as its user declares it: a name, settings, and a handler for each kind of page."""
+
+    def __init__(self, name: str, *, seeds: Iterable[str] = (), **settings: object) -> None:
+        """Name it; for the settings see `Settings`. Raises ConfigError naming what is wrong."""
+        if not name:
+            raise ConfigError("a crawl needs a name")
+        self.name = name
+        self.settings = _convert({"seeds": tuple(seeds), **settings})
+        self._handlers: list[tuple[Glob, Handler]] = []
+        self._fallback: Handler | None = None
+
+    def page(self, pattern: str | None = None) -> Callable[[AnyHandler], AnyHandler]:
+        """Register a handler for the pages whose URL matches the glob; without one, for all the others.
+
+        Of several patterns that match, the first one registered counts. Pages that nothing matches are
+        read for links, which are followed.
+        """
+
+        def register(handler: AnyHandler) -> AnyHandler:
+            if pattern is None:
+                self._fallback = handler
+            else:
+                self._handlers.append((compile_glob(pattern), handler))
+            return handler
+
+        return register
+
+    def handler(self, url: str) -> Handler:
+        """The handler for a page at this URL."""
+        for glob, handler in self._handlers:
+            if glob.matches(url):
+                return handler
+        return self._fallback or follow
+
+    def change(self, **settings: object) -> None:
+        """Replace settings; None leaves one as it is. Raises ConfigError naming what is wrong."""
+        given = {name: value for name, value in settings.items() if value is not None}
+        self.settings = _convert(msgspec.structs.asdict(self.settings) | given)
+
+    # --- what the parts of the path need of it ----------------------------------------------
+
+    def seeds(self) -> list[Link]:
+        return [Link(url=url) for url in self.seed_urls()]
+
+    def seed_urls(self) -> list[str]:
+        """The seeds, normalized."""
+        return [url for seed in self.settings.seeds if (url := normalize(seed, None, self.spelling()))]
+
+    def scope(self) -> Scope:
+        settings = self.settings
+        return Scope.of(self.seed_urls(), settings.scope, settings.allow, settings.deny)
+
+    def spelling(self) -> Spelling:
+        return Spelling(sort_query=self.settings.sort_query, drop_params=self.settings.drop_params)
+
+    def retries(self) -> Retries:
+        return Retries(max_attempts=self.settings.retries + 1)
+
+    def limits(self) -> Limits:
+        settings = self.settings
+        return Limits(
+            max_pages=settings.max_pages,
+            max_pages_per_host=settings.max_pages_per_host,
+            max_depth=settings.max_depth,
+            per_host=settings.per_host,
+            delay_s=settings.delay_s,
+        )
+
+    def identity(self) -> dict[str, object]:
+        """What must not change while the crawl lives: it decides which URLs are the same page."""
+        settings = self.settings
+        return {
+            "sort_query": settings.sort_query,
+            "drop_params": list(settings.drop_params),
+            "normalizer": NORMALIZER_VERSION,
+        }
+
+
+# --- handlers that need no code -----------------------------------------------------------
+
+
+def follow(page: Page) -> Iterator[Link]:
+    """Follow all links."""
+    yield from page.links()
+
+
+def summarize(page: Page) -> Iterator[Item | Link]:
+    """One row about the page itself, and all its links."""
+    yield {
+        "url": page.url,
+        "status": page.status,
+        "title": page.title,
+        "depth": page.depth,
+        "fetched_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "text_length": len(page.text),
+    }
+    yield from page.links()
+
+
+def select(fields: Iterable[Field]) -> Handler:
+    """A handler that yields one row of these fields, where any is found, and all links."""
+    wanted = tuple(fields)
+
+    def handler(page: Page) -> Iterator[Item | Link]:
+        row = extract(page, wanted)
+        if row is not None:
+            yield row
+        yield from page.links()
+
+    return handler
+
+
+# --- checks -------------------------------------------------------------------------------
+
+
+def _convert(given: Mapping[str, object]) -> Settings:
+    names = Settings.__struct_fields__
+    for name in given:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(names)}"
+            raise ConfigError(f"unknown setting '{name}': {hint}")
+    values = {name: _plain(name, value) for name, value in given.items()}
+    try:
+        return msgspec.convert(values, Settings)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"bad setting: {error}") from error
+
+
+def _plain(name: str, value: object) -> object:
+    """Headers may be given as a mapping, lists of words as any iterable."""
+    if name == "headers" and isinstance(value, Mapping):
+        return tuple(value.items())
+    if name in {"seeds", "allow", "deny", "drop_params", "content_types"}:
+        if isinstance(value, str):
+            raise ConfigError(f"{name} must be a list, not the string '{value}'")
+        if isinstance(value, Iterable):
+            return tuple(value)
+    return value
+
+
+def _suggest_scheme(seed: str) -> str:
+    guess = f"http://{seed}"
+    return f" (did you mean {guess} ?)" if "://" not in seed and "." in seed and normalize(guess) else ""

@@ -1,0 +1,214 @@
+"""The frontier: all URLs that a crawl knows, and their order. This is the contract of every back end.
+
+    queued  --lease-->             leased
+    leased  --commit done-->       done
+    leased  --commit dead-->       dead       (a dead letter, with its reason)
+    leased  --commit skipped-->    skipped    (never to be fetched, with its reason)
+    leased  --commit queued-->     queued     (another attempt, not before its time)
+    leased  --release-->           queued     (as if it had never been leased)
+    leased  --the deadline passes, or reap-->  queued; dead after `max_losses` such losses
+    dead    --redrive-->           queued     (attempts start again)
+    any but leased  --forget-->    unknown
+
+No state changes anywhere else. Counters change in the same step as the states that they count.
+
+A lease is held until it is committed, released or taken back. Only `lease` and `reap` take leases back,
+so a late commit is fine as long as nobody else has been given the page. Attempts are counted by `commit`:
+neither a released nor a lost lease is an attempt.
+
+Verbs are synchronous and take batches; one object belongs to one crawl and one thread.
+`now` is the time in seconds; None, in production, means the clock of the back end.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Self
+
+from shoal.model import Grant, HostRecord, Item, Limits, Link, Outcome, PageRecord, Stats
+
+
+class Frontier(ABC):
+    """One crawl's URLs. Every method either does all of what it says or nothing."""
+
+    # --- what a worker needs -------------------------------------------------------------
+
+    @abstractmethod
+    def add(self, links: Iterable[Link], *, now: float | None = None) -> int:
+        """Make links known and queue them; returns how many were new.
+
+        A link whose fingerprint is known already is dropped, whatever its state.
+        A link deeper than `max_depth` is dropped and not remembered.
+        Does not look at `max_queued`: that is `open_producer`'s business.
+        """
+
+    @abstractmethod
+    def lease(self, limit: int, seconds: float, *, worker: str, now: float | None = None) -> Grant:
+        """Take up to `limit` links that may be fetched now, for `seconds`, in the name of `worker`.
+
+        First, leases whose deadline has passed are taken back; at the deadline itself the holder still
+        owns the lease. Then the heads of all ready hosts compete: higher priority first, among equals
+        the host that has waited longest. Within a host: higher priority first, then first-in first-out;
+        a link that comes back goes before those of its priority that have never been leased.
+
+        A host is ready if it has a queued link whose time has come, is not paused, and its limits allow:
+
+        - fewer than `per_host` of its links are leased; one at a time if it has a delay, and
+          also until its first commit (which tells its crawl delay);
+        - its delay has passed since the start of its last fetch;
+        - done + leased is below `max_pages_per_host`.
+
+        Nothing is given while the crawl is paused or done + leased has reached `max_pages`.
+        """
+
+    @abstractmethod
+    def commit(
+        self,
+        outcomes: Sequence[Outcome],
+        *,
+        position: tuple[str, int] | None = None,
+        now: float | None = None,
+    ) -> frozenset[int]:
+        """Apply all outcomes with their links, or, if any lease is no longer held, none of them.
+
+        Returns the tokens of the lost leases: an empty set means that everything was applied. The
+        caller drops the lost ones (their pages are being done by somebody else) and commits the rest.
+
+        `position` = (store, length): recorded in the same step, see `position()`.
+        Items are kept only by a frontier that is its own store (`keeps_items`).
+        The outcome's links get the leased page as their parent.
+        The host's clock: the next fetch not before the start of this one (now - age_s) + delay, nor
+        before now + pause_s. The delay is the larger of `Limits.delay_s` and the last crawl_delay_s told.
+        A lease that ends without a commit counts as a fetch that started at its end.
+        """
+
+    @abstractmethod
+    def extend(self, tokens: Collection[int], seconds: float, *, now: float | None = None) -> frozenset[int]:
+        """Move the deadline of held leases to now + seconds; returns the tokens no longer held."""
+
+    @abstractmethod
+    def release(self, tokens: Collection[int], *, now: float | None = None) -> None:
+        """Give leases back unfinished: the attempt does not count. Tokens no longer held are ignored."""
+
+    @abstractmethod
+    def reap(self, worker: str, *, now: float | None = None) -> int:
+        """Take back, before their deadline, all leases of a worker known to be dead; returns how many."""
+
+    @abstractmethod
+    def pause_host(self, host: str, seconds: float, *, now: float | None = None) -> None:
+        """Give no link of this host for `seconds`. A shorter pause never cuts a longer one; 0 ends it."""
+
+    @abstractmethod
+    def stats(self, *, now: float | None = None) -> Stats:
+        """The counters. O(1): they are kept, not counted."""
+
+    @abstractmethod
+    def wait(self, seconds: float) -> None:
+        """Block until somebody else may have brought work, or `wake`, or for `seconds`."""
+
+    @abstractmethod
+    def wake(self) -> None:
+        """End the `wait` that is going on or comes next. The one verb for other threads."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the back end. Leases stay; nothing is lost."""
+
+    # --- the crawl ------------------------------------------------------------------------
+
+    keeps_items: bool = False
+    """Whether `commit` also keeps the outcomes' items, in the same step."""
+
+    @property
+    @abstractmethod
+    def limits(self) -> Limits:
+        """The limits in force."""
+
+    @abstractmethod
+    def configure(self, limits: Limits) -> None:
+        """Set the limits, for all workers of the crawl; takes effect on the next lease, raised or lowered."""
+
+    @abstractmethod
+    def describe(self, description: Mapping[str, object] | None = None) -> Mapping[str, object]:
+        """What the crawl is (seeds, scope, ...; JSON), after replacing it if one is given."""
+
+    @abstractmethod
+    def position(self, store: str) -> int | None:
+        """The committed length of a store that cannot upsert; None if nothing was ever recorded."""
+
+    @abstractmethod
+    def open_producer(self, name: str, seconds: float, *, now: float | None = None) -> bool:
+        """Announce (or extend) a producer: until it is closed or `seconds` pass, the crawl is not finished.
+
+        Returns whether there is room to add: False while `max_queued` or more are queued.
+        """
+
+    @abstractmethod
+    def close_producer(self, name: str) -> None:
+        """The producer will add no more."""
+
+    @abstractmethod
+    def pause(self) -> None:
+        """Give no leases until `resume`. What is being fetched is finished and committed."""
+
+    @abstractmethod
+    def resume(self) -> None:
+        """End `pause`."""
+
+    @abstractmethod
+    def purge(self) -> None:
+        """Forget the whole crawl: its URLs, items, limits, description. Others are untouched."""
+
+    # --- for people -----------------------------------------------------------------------
+
+    @abstractmethod
+    def why(self, url: str, key: str = "") -> PageRecord | None:
+        """What is known of a normalized URL; None if it was never seen."""
+
+    @abstractmethod
+    def dead(
+        self, *, host: str | None = None, reason: str | None = None, limit: int | None = None
+    ) -> list[PageRecord]:
+        """Dead letters, the oldest first; of one host, or with this reason exactly, if given."""
+
+    @abstractmethod
+    def redrive(
+        self,
+        *,
+        url: str | None = None,
+        host: str | None = None,
+        reason: str | None = None,
+        now: float | None = None,
+    ) -> int:
+        """Queue dead letters again, with fresh attempts; returns how many. Without arguments: all."""
+
+    @abstractmethod
+    def skipped(self, *, limit: int | None = None) -> list[PageRecord]:
+        """Skipped pages, the oldest first."""
+
+    @abstractmethod
+    def forget(self, url: str, key: str = "") -> bool:
+        """Un-see a URL, with its stored items, so that it may be found again; False if unknown or leased."""
+
+    @abstractmethod
+    def set_priority(self, url: str, priority: int, key: str = "") -> bool:
+        """Change the priority of a queued URL; False if it is not queued."""
+
+    @abstractmethod
+    def hosts(self, *, limit: int = 20) -> list[HostRecord]:
+        """Hosts, the slowest first (by average latency)."""
+
+    @abstractmethod
+    def workers(self, *, now: float | None = None) -> list[tuple[str, int]]:
+        """Who holds leases, and how many."""
+
+    @abstractmethod
+    def items(self) -> Iterator[Item]:
+        """The items that `commit` kept, in the order of their commits; none unless `keeps_items`."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

@@ -1,0 +1,166 @@
+"""The rows of a crawl and of its hosts as the SQLite frontier holds them during one transaction.
+
+The decisions about a host (how much room it has, when it is due) are here, apart from any SQL.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any
+
+from shoal.model import Limits, Stats
+
+
+@dataclass(slots=True)
+class CrawlRow:
+    """One row of `crawls` from `paused` on: the fields are the columns, in their order."""
+
+    paused: int
+    epoch: int
+    token: int
+    turn: int
+    queued: int
+    delayed: int
+    retrying: int
+    held: int
+    leased: int
+    done: int
+    dead: int
+    skipped: int
+    priority_0: int
+    priority_1: int
+    priority_2: int
+    priority_3: int
+    priority_4: int
+    priority_5: int
+    priority_6: int
+    priority_7: int
+    priority_8: int
+    priority_9: int
+    hosts: int
+    ready_hosts: int
+    items: int
+    size_bytes: int
+    fetches: int
+    losses: int
+
+    @classmethod
+    def empty(cls, *, epoch: int, token: int) -> CrawlRow:
+        """A crawl that knows nothing."""
+        return cls(**dict.fromkeys(CRAWL_COLUMNS, 0) | {"epoch": epoch, "token": token})
+
+    def next_token(self) -> int:
+        self.token += 1
+        return self.token
+
+    def next_turn(self) -> int:
+        self.turn += 1
+        return self.turn
+
+    def count(self, state: str, by: int) -> None:
+        """Move the counter of one state."""
+        setattr(self, state, getattr(self, state) + by)
+
+    def count_queued(self, priority: int, by: int, *, delayed: bool, retrying: bool) -> None:
+        """Move the counters of one queued page."""
+        self.queued += by
+        self.delayed += by * delayed
+        self.retrying += by * retrying
+        self.count(f"priority_{priority}", by)
+
+    def room(self, limits: Limits) -> float:
+        """How many leases the crawl as a whole may give now."""
+        if self.paused:
+            return 0
+        return float("inf") if limits.max_pages is None else limits.max_pages - self.done - self.leased
+
+    def exhausted(self, limits: Limits) -> bool:
+        """Whether nothing is leased and nothing may be leased any more."""
+        at_limit = limits.max_pages is not None and self.done >= limits.max_pages
+        return self.leased == 0 and (at_limit or self.queued == self.held)
+
+    def stats(self, *, producers: int, finished: bool) -> Stats:
+        return Stats(
+            queued=self.queued,
+            delayed=self.delayed,
+            retrying=self.retrying,
+            leased=self.leased,
+            done=self.done,
+            dead=self.dead,
+            skipped=self.skipped,
+            by_priority=tuple(getattr(self, f"priority_{n}") for n in range(10)),
+            hosts=self.hosts,
+            ready_hosts=self.ready_hosts,
+            items=self.items,
+            size_bytes=self.size_bytes,
+            fetches=self.fetches,
+            losses=self.losses,
+            producers=producers,
+            paused=bool(self.paused),
+            finished=finished,
+        )
+
+
+@dataclass(slots=True)
+class HostRow:
+    """One row of `hosts`: the fields are the columns, in their order."""
+
+    id: int
+    host: str
+    queued: int = 0
+    leased: int = 0
+    done: int = 0
+    known: int = 0
+    crawl_delay_s: float = 0.0
+    started_at: float | None = None
+    paused_until: float = 0.0
+    latency_s: float = 0.0
+    head: int = -1
+    due_at: float | None = None
+    turn: int = 0
+    loaded: tuple[Any, ...] = ()
+    """The columns as the file has them."""
+    counted: tuple[bool, int] = (False, 0)
+    """What the crawl's counters hold of it: whether it is ready, how many are held."""
+
+    def delay_s(self, limits: Limits) -> float:
+        return max(limits.delay_s, self.crawl_delay_s)
+
+    def full(self, limits: Limits) -> bool:
+        """Whether it has had all the pages that it may have."""
+        return limits.max_pages_per_host is not None and self.done >= limits.max_pages_per_host
+
+    def held(self, limits: Limits) -> int:
+        """Queued links that may not be leased under these limits, however long one waits."""
+        return self.queued if self.full(limits) else 0
+
+    def room(self, limits: Limits) -> int:
+        """How many more of its links may be leased at once."""
+        alone = not self.known or self.delay_s(limits) > 0
+        room = (1 if alone else limits.per_host) - self.leased
+        if limits.max_pages_per_host is not None:
+            room = min(room, limits.max_pages_per_host - self.done - self.leased)
+        return room
+
+    def due(self, limits: Limits, now: float) -> float | None:
+        """0: may be leased from now; later: may be then; None: not by time alone."""
+        if self.head < 0 or self.room(limits) <= 0:
+            return None
+        at, delay_s = self.paused_until, self.delay_s(limits)
+        if delay_s > 0 and self.started_at is not None:
+            at = max(at, self.started_at + delay_s)
+        return at if at > now else 0.0
+
+    def started(self, at: float) -> None:
+        self.started_at = at if self.started_at is None else max(self.started_at, at)
+
+    def took(self, elapsed_s: float) -> None:
+        """Move the average latency."""
+        self.latency_s = 0.8 * self.latency_s + 0.2 * elapsed_s if self.latency_s else elapsed_s
+
+
+CRAWL_COLUMNS = tuple(each.name for each in fields(CrawlRow))
+HOST_COLUMNS = tuple(each.name for each in fields(HostRow))[:-2]
+crawl_values = attrgetter(*CRAWL_COLUMNS)
+host_values = attrgetter(*HOST_COLUMNS)

@@ -1,0 +1,118 @@
+-- The frontier in one SQLite file: several crawls, several processes.
+-- Rows are only appended to pages, so that the big table stays in order of arrival on disk.
+
+CREATE TABLE crawls (
+    id            INTEGER PRIMARY KEY,
+    name          TEXT NOT NULL UNIQUE,
+    description   TEXT NOT NULL DEFAULT '{}',    -- JSON
+    limits        TEXT NOT NULL DEFAULT '{}',    -- JSON
+    paused        INTEGER NOT NULL DEFAULT 0,
+    epoch         INTEGER NOT NULL DEFAULT 0,    -- moves when a known URL becomes unknown
+    token         INTEGER NOT NULL DEFAULT 0,    -- the last one given
+    turn          INTEGER NOT NULL DEFAULT 0,    -- the last one given, see hosts.turn
+    -- counters
+    queued        INTEGER NOT NULL DEFAULT 0,
+    delayed       INTEGER NOT NULL DEFAULT 0,
+    retrying      INTEGER NOT NULL DEFAULT 0,
+    held          INTEGER NOT NULL DEFAULT 0,    -- queued on hosts that have reached max_pages_per_host
+    leased        INTEGER NOT NULL DEFAULT 0,
+    done          INTEGER NOT NULL DEFAULT 0,
+    dead          INTEGER NOT NULL DEFAULT 0,
+    skipped       INTEGER NOT NULL DEFAULT 0,
+    priority_0    INTEGER NOT NULL DEFAULT 0,    -- queued, by priority
+    priority_1    INTEGER NOT NULL DEFAULT 0,
+    priority_2    INTEGER NOT NULL DEFAULT 0,
+    priority_3    INTEGER NOT NULL DEFAULT 0,
+    priority_4    INTEGER NOT NULL DEFAULT 0,
+    priority_5    INTEGER NOT NULL DEFAULT 0,
+    priority_6    INTEGER NOT NULL DEFAULT 0,
+    priority_7    INTEGER NOT NULL DEFAULT 0,
+    priority_8    INTEGER NOT NULL DEFAULT 0,
+    priority_9    INTEGER NOT NULL DEFAULT 0,
+    hosts         INTEGER NOT NULL DEFAULT 0,
+    ready_hosts   INTEGER NOT NULL DEFAULT 0,
+    items         INTEGER NOT NULL DEFAULT 0,
+    size_bytes    INTEGER NOT NULL DEFAULT 0,
+    fetches       INTEGER NOT NULL DEFAULT 0,
+    losses        INTEGER NOT NULL DEFAULT 0
+);
+
+CREATE TABLE hosts (
+    id            INTEGER PRIMARY KEY,
+    crawl         INTEGER NOT NULL,
+    host          TEXT NOT NULL,                 -- the host key
+    queued        INTEGER NOT NULL DEFAULT 0,
+    leased        INTEGER NOT NULL DEFAULT 0,
+    done          INTEGER NOT NULL DEFAULT 0,
+    known         INTEGER NOT NULL DEFAULT 0,    -- 1 after its first commit
+    crawl_delay_s REAL NOT NULL DEFAULT 0,       -- what robots.txt asks for
+    started_at    REAL,                          -- start of the last fetch
+    paused_until  REAL NOT NULL DEFAULT 0,
+    latency_s     REAL NOT NULL DEFAULT 0,
+    head          INTEGER NOT NULL DEFAULT -1,   -- priority of the next link; -1: none whose time has come
+    due_at        REAL,                          -- 0: ready; later: waits until then; NULL: nothing to give
+    turn          INTEGER NOT NULL,              -- the lower, the longer it has waited
+    UNIQUE (crawl, host)
+);
+CREATE INDEX ready_hosts ON hosts (crawl, head DESC, turn) WHERE due_at = 0;
+CREATE INDEX waiting_hosts ON hosts (crawl, due_at) WHERE due_at > 0;
+
+CREATE TABLE pages (
+    id            INTEGER PRIMARY KEY,           -- order of arrival
+    crawl         INTEGER NOT NULL,
+    fingerprint   INTEGER NOT NULL,
+    host          INTEGER NOT NULL,
+    url           TEXT NOT NULL,
+    state         TEXT NOT NULL DEFAULT 'queued',
+    priority      INTEGER NOT NULL,
+    fresh         INTEGER NOT NULL DEFAULT 1,    -- 0 once it has been leased
+    depth         INTEGER NOT NULL,
+    attempts      INTEGER NOT NULL DEFAULT 0,
+    losses        INTEGER NOT NULL DEFAULT 0,
+    not_before    REAL,                          -- set while it is delayed
+    parent        INTEGER,                       -- the page that it was found on first
+    extra         TEXT,                          -- JSON: key, via, cookie, meta, if any is there
+    added_at      REAL NOT NULL,
+    finished_at   REAL,
+    status        INTEGER NOT NULL DEFAULT 0,
+    reason        TEXT NOT NULL DEFAULT '',
+    error         TEXT NOT NULL DEFAULT '',
+    UNIQUE (crawl, fingerprint)
+);
+CREATE INDEX host_queues ON pages (host, priority DESC, fresh, id) WHERE state = 'queued' AND not_before IS NULL;
+CREATE INDEX delayed ON pages (crawl, not_before) WHERE not_before IS NOT NULL;
+CREATE INDEX dead ON pages (crawl, id) WHERE state = 'dead';
+CREATE INDEX skipped ON pages (crawl, id) WHERE state = 'skipped';
+
+CREATE TABLE leases (
+    token         INTEGER NOT NULL,
+    crawl         INTEGER NOT NULL,
+    page          INTEGER NOT NULL,
+    host          INTEGER NOT NULL,
+    worker        TEXT NOT NULL,
+    deadline      REAL NOT NULL,
+    PRIMARY KEY (crawl, token)
+) WITHOUT ROWID;
+
+CREATE TABLE items (
+    id            INTEGER PRIMARY KEY,           -- order of commit
+    crawl         INTEGER NOT NULL,
+    page          INTEGER NOT NULL,
+    data          TEXT NOT NULL                  -- JSON
+);
+CREATE INDEX items_of_page ON items (page);
+CREATE INDEX items_of_crawl ON items (crawl, id);
+
+CREATE TABLE positions (
+    crawl         INTEGER NOT NULL,
+    store         TEXT NOT NULL,
+    length        INTEGER NOT NULL,
+    PRIMARY KEY (crawl, store)
+) WITHOUT ROWID;
+
+CREATE TABLE producers (
+    crawl         INTEGER NOT NULL,
+    name          TEXT NOT NULL,
+    deadline      REAL NOT NULL,
+    PRIMARY KEY (crawl, name)
+) WITHOUT ROWID;

@@ -1,0 +1,63 @@
+"""May this URL be fetched? robots.txt, read once per origin and kept until it expires (RFC 9309).
+
+Rules are about an origin (scheme, host, port), while politeness is about a host key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from shoal.fetch import Fetcher
+from shoal.model import Failure, Response
+from shoal.robots import MAX_BYTES, Rules, from_answer
+from shoal.urls import normalize, origin
+
+KEEP_S = 24 * 3600.0  # RFC 9309 2.4: not longer than 24 hours
+MAX_REDIRECTS = 5  # RFC 9309 2.3.1.2
+KEEP_FAILURE_S = 30.0  # do not ask again for each of a host's pages
+
+
+class Gate:
+    """The robots.txt rules of all origins that this process has met."""
+
+    def __init__(self, fetcher: Fetcher, agent: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._fetcher = fetcher
+        self._agent = agent
+        self._clock = clock
+        self._known: dict[str, tuple[float, Rules | Failure]] = {}
+        self._reading: dict[str, asyncio.Task[Rules | Failure]] = {}
+
+    def known(self, url: str) -> Rules | Failure | None:
+        """The rules for the origin of `url`, if they have been read and have not expired."""
+        found = self._known.get(origin(url))
+        return found[1] if found and found[0] > self._clock() else None
+
+    async def read(self, url: str) -> Rules | Failure:
+        """Fetch robots.txt of the origin of `url`; callers who come meanwhile share the one fetch."""
+        site = origin(url)
+        reading = self._reading.get(site)
+        if reading is None:
+            reading = self._reading[site] = asyncio.ensure_future(self._fetch(site))
+            reading.add_done_callback(lambda _: self._reading.pop(site, None))
+        return await asyncio.shield(reading)
+
+    async def _fetch(self, site: str) -> Rules | Failure:
+        answer = await self._follow(f"{site}/robots.txt")
+        rules = from_answer(answer, self._agent)
+        keep_s = KEEP_FAILURE_S if isinstance(rules, Failure) else KEEP_S
+        self._known[site] = self._clock() + keep_s, rules
+        return rules
+
+    async def _follow(self, url: str) -> Response | Failure:
+        """RFC 9309 2.3.1.2: follow at least five redirects, even to other hosts."""
+        for _ in range(MAX_REDIRECTS + 1):
+            answer = await self._fetcher.fetch(url, max_body_bytes=MAX_BYTES)
+            if isinstance(answer, Failure) or answer.status not in {301, 302, 303, 307, 308}:
+                return answer
+            target = normalize(answer.header("location") or "", url)
+            if target is None:
+                return answer
+            url = target
+        return answer

@@ -1,0 +1,72 @@
+"""Run the handler of a page and sort what it gives: items, and links that belong.
+
+A handler may return or yield; be a function, a generator, or async. A plain function runs in a thread,
+so that a slow one does not stop the fetching; the built-in ones are quick and run where they are.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+
+import msgspec
+
+from shoal import crawl as builtin
+from shoal.crawl import Crawl, Handler
+from shoal.errors import ConfigError
+from shoal.model import Item, Link
+from shoal.parse import Page
+from shoal.store.encode import to_item
+from shoal.urls import normalize
+
+InThread = Callable[[Callable[[], list[object]]], Awaitable[list[object]]]
+"""Runs a function in a thread."""
+
+
+async def run(handler: Handler, page: Page, in_thread: InThread) -> list[object]:
+    """All that the handler returns or yields for this page. What it raises comes through."""
+    if inspect.isasyncgenfunction(handler):
+        return [result async for result in handler(page)]
+    if inspect.iscoroutinefunction(handler):
+        return _flat(await handler(page))
+    if handler.__module__ == builtin.__name__:
+        return _flat(handler(page))
+    return await in_thread(lambda: _flat(handler(page)))
+
+
+def _flat(result: object) -> list[object]:
+    """One result, or several; a pydantic model can be iterated over, but is one."""
+    return list(result) if isinstance(result, list | tuple | set | Iterator) else [result]
+
+
+class Sorter:
+    """Sorts what the handlers of a crawl give."""
+
+    def __init__(self, crawl: Crawl) -> None:
+        self._reason = crawl.scope().reason
+        self._spelling = crawl.spelling()
+
+    def sort(self, results: Iterable[object], page: Page) -> tuple[tuple[Item, ...], tuple[Link, ...]]:
+        """Items in a form that stores can write, and the links that are in scope.
+
+        Raises StoreError for a value that cannot be stored, ConfigError for a link that is no URL.
+        """
+        items: list[Item] = []
+        links: list[Link] = []
+        for result in results:
+            if isinstance(result, Link):
+                link = result if result.depth else self._complete(result, page)
+                if self._reason(link.url) is None:
+                    links.append(link)
+            elif result is not None:
+                items.append(to_item(result))
+        return tuple(items), tuple(links)
+
+    def _complete(self, link: Link, page: Page) -> Link:
+        """A link that the user made by hand: it may be relative, and is one step from its page."""
+        url = normalize(link.url, page.url, self._spelling)
+        if url is None:
+            raise ConfigError(
+                f"the handler of {page.url} gave a link that is not an http(s) URL: '{link.url}'"
+            )
+        return msgspec.structs.replace(link, url=url, depth=page.depth + 1)

@@ -1,0 +1,47 @@
+"""Workers of this machine: their names, and which of them are dead."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+from shoal.frontier import Frontier
+
+
+def worker_name() -> str:
+    """The name of a worker in this process: host, pid, and when the process was started."""
+    return f"{socket.gethostname()}:{os.getpid()}:{_started(os.getpid())}"
+
+
+def reap_dead(frontier: Frontier) -> int:
+    """Take back the leases of workers of this machine that are no more; returns how many."""
+    return sum(frontier.reap(name) for name, _ in frontier.workers() if _is_dead(name))
+
+
+def _is_dead(name: str) -> bool:
+    host, _, rest = name.rpartition(":")[0].rpartition(":")
+    if host != socket.gethostname() or not rest.isdigit():
+        return False
+    return _started(int(rest)) != name.rpartition(":")[2]
+
+
+def _started(pid: int) -> str:
+    """When the process was started, in the kernel's clock ticks; empty if there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return "" if Path("/proc/self").exists() else _started_without_proc(pid)
+    state, *fields = stat.rpartition(")")[2].split()
+    return "" if state in "ZX" else fields[18]
+
+
+def _started_without_proc(pid: int) -> str:
+    """Systems without /proc: only whether the process lives."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return ""
+    except PermissionError:
+        pass
+    return "alive"

@@ -1,0 +1,259 @@
+"""Drive workers on this machine: in this process, or in several.
+
+One process works in the foreground while a thread shows the progress. Several are forked, watched and
+replaced by a parent that does nothing else; they stop when it dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from multiprocessing.process import BaseProcess
+from typing import Protocol
+
+import msgspec
+
+from shoal.crawl import Crawl
+from shoal.errors import ConfigError, FrontierUnavailable, ShoalError
+from shoal.frontier import Frontier, open_frontier
+from shoal.liveness import reap_dead, worker_name
+from shoal.model import Stats
+from shoal.store import open_store
+from shoal.store.base import Store
+from shoal.worker import Worker
+
+WATCH_S = 0.25
+KILLED = 130  # exit code of a process that was told twice to stop
+FAILED = 3  # exit code of a child that has told why
+
+log = logging.getLogger("shoal.local")
+
+
+class Job(msgspec.Struct, frozen=True):
+    """What to run."""
+
+    crawl: Crawl
+    frontier: str
+    """URL of the frontier."""
+    output: str | None = None
+    """Where the items go; None: the frontier keeps them."""
+    fields: tuple[str, ...] = ()
+    """The names of the items' fields, if they are known beforehand."""
+    fixed: dict[str, object] = {}
+    """What else has to be the same when the crawl is resumed, in the user's words."""
+    processes: int = 1
+    fresh: bool = False
+    """Forget what there is and start again."""
+
+    def open_frontier(self) -> Frontier:
+        return open_frontier(self.frontier, crawl=self.crawl.name, keep_items=self.output is None)
+
+    def open_store(self) -> Store | None:
+        if self.output is None:
+            return None
+        return open_store(self.output, crawl=self.crawl.name, fields=self.fields)
+
+
+class Watch(Protocol):
+    """Shows how the crawl is going."""
+
+    def show(self, frontier: Frontier) -> None:
+        """Called every quarter of a second, from one thread."""
+
+
+def prepare(job: Job) -> Stats:
+    """Make the crawl ready to be worked on: check everything, set the limits, add the seeds.
+
+    Raises ConfigError, FrontierError, StoreError, and the two Unavailable ones.
+    """
+    with job.open_frontier() as frontier:
+        if not job.fresh:
+            _check_same(job, frontier.describe())
+        with _start_of_store(job, frontier) as position:
+            if job.fresh:
+                frontier.purge()
+            frontier.commit((), position=position)
+        frontier.configure(job.crawl.limits())
+        frontier.describe({**_fixed(job), "settings": msgspec.to_builtins(job.crawl.settings)})
+        reap_dead(frontier)
+        frontier.add(job.crawl.seeds())
+        return frontier.stats()
+
+
+def _fixed(job: Job) -> dict[str, object]:
+    """What must be the same whenever the crawl is resumed."""
+    return {**job.fixed, **job.crawl.identity(), "output": job.output}
+
+
+def _check_same(job: Job, before: Mapping[str, object]) -> None:
+    if not before:
+        return
+    for name, value in _fixed(job).items():
+        if before.get(name) != value:
+            raise ConfigError(
+                f"the crawl '{job.crawl.name}' was started with {name} {_shown(before.get(name))}, not"
+                f" {_shown(value)}: give the same to resume it, --fresh to start again,"
+                " or another --state FILE to keep both"
+            )
+
+
+def _shown(value: object) -> str:
+    return msgspec.json.encode(value).decode() if value is not None else "unset"
+
+
+@contextmanager
+def _start_of_store(job: Job, frontier: Frontier) -> Iterator[tuple[str, int] | None]:
+    store = job.open_store()
+    if store is None:
+        yield None
+        return
+    try:
+        with store.open(committed=lambda: frontier.position(store.name), fresh=job.fresh) as position:
+            yield position
+    finally:
+        store.close()
+
+
+# --- work ---------------------------------------------------------------------------------
+
+
+def run(job: Job, watch: Watch) -> bool:
+    """Work until the crawl is finished, or until SIGINT or SIGTERM: returns whether it was stopped.
+
+    Raises FrontierError and StoreError when frontier or store cannot be used any more.
+    """
+    if job.processes > 1:
+        return _Parent(job, watch).run()
+    with _watching(job, watch):
+        return _work(job, parent=None)
+
+
+def _work(job: Job, parent: int | None) -> bool:
+    """Work in this process; returns whether it was stopped. `parent`: a pipe that closes when it dies."""
+    store = job.open_store()
+    try:
+        with job.open_frontier() as frontier, asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(_work_until_stopped(job, frontier, store, parent))
+    finally:
+        if store is not None:
+            store.close()
+
+
+async def _work_until_stopped(job: Job, frontier: Frontier, store: Store | None, parent: int | None) -> bool:
+    worker = Worker(job.crawl, frontier, store, name=worker_name())
+    loop = asyncio.get_running_loop()
+    stopped = False
+
+    def stop() -> None:
+        nonlocal stopped
+        if stopped:
+            os._exit(KILLED)  # asked twice: do not wait for anything; nothing is lost
+        stopped = True
+        worker.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    if parent is not None:
+        loop.add_reader(parent, stop)
+    await worker.run()
+    return stopped
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    try:
+        import uvloop
+    except ImportError:  # not made for Windows
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop
+
+
+@contextmanager
+def _watching(job: Job, watch: Watch) -> Iterator[None]:
+    """Let `watch` look at the frontier, from a thread of its own with its own connection."""
+    end = threading.Event()
+
+    def look() -> None:
+        with job.open_frontier() as frontier:
+            while not end.wait(WATCH_S):
+                _show(watch, frontier)
+            _show(watch, frontier)
+
+    thread = threading.Thread(target=look, name="shoal-watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
+
+
+def _show(watch: Watch, frontier: Frontier) -> None:
+    with suppress(FrontierUnavailable):  # the worker tells about that
+        watch.show(frontier)
+
+
+class _Parent:
+    """Forks workers, replaces those that crash, and shows the progress; all in one thread.
+
+    It holds no connection to the frontier while it forks: SQLite's do not survive that.
+    """
+
+    def __init__(self, job: Job, watch: Watch) -> None:
+        self._job = job
+        self._watch = watch
+        self._context = multiprocessing.get_context("fork")
+        self._lifeline, self._held_end = os.pipe()
+        self._children: list[BaseProcess] = []
+        self._stopped = False
+
+    def run(self) -> bool:
+        """Returns whether the children were stopped. Raises ShoalError if one cannot go on."""
+        signal.signal(signal.SIGINT, self._stop)
+        signal.signal(signal.SIGTERM, self._stop)
+        for _ in range(self._job.processes):
+            self._fork()
+        while self._children:
+            time.sleep(WATCH_S)
+            with self._job.open_frontier() as frontier:
+                _show(self._watch, frontier)
+            self._replace_the_dead()
+        return self._stopped
+
+    def _fork(self) -> None:
+        child = self._context.Process(target=self._child, name="shoal-worker")
+        child.start()
+        self._children.append(child)
+
+    def _child(self) -> None:
+        os.close(self._held_end)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent passes it on, as SIGTERM
+        try:
+            _work(self._job, parent=self._lifeline)
+        except ShoalError as error:
+            log.error("%s", error)
+            raise SystemExit(FAILED) from None
+
+    def _replace_the_dead(self) -> None:
+        for child in [child for child in self._children if not child.is_alive()]:
+            self._children.remove(child)
+            if child.exitcode == FAILED:
+                raise ShoalError("a worker failed; see its message above")
+            if child.exitcode and not self._stopped:
+                log.warning("worker %s died (exit code %s); starting another one", child.pid, child.exitcode)
+                with self._job.open_frontier() as frontier:
+                    reap_dead(frontier)
+                self._fork()
+
+    def _stop(self, *_: object) -> None:
+        for child in self._children:
+            child.kill() if self._stopped else child.terminate()
+        if self._stopped:
+            os._exit(KILLED)
+        self._stopped = True

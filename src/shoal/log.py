@@ -1,0 +1,47 @@
+"""Logging: lines for people, or one JSON object a line. Set up once, by the command line."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from typing import TextIO
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_CONTROL = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160))}
+
+
+class PeopleFormatter(logging.Formatter):
+    """`12:30:05 warning: text`. Control characters are written out, so that no page can forge lines."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = time.strftime("%H:%M:%S", time.localtime(record.created))
+        line = f"{at} {record.levelname.lower()}: {record.getMessage().translate(_CONTROL)}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object: time (seconds since 1970), level, logger, message, and the record's extra fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "time": round(record.created, 3),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line |= {name: value for name, value in vars(record).items() if name not in _STANDARD}
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def set_up(*, as_json: bool, quiet: bool, verbose: bool, stream: TextIO | None = None) -> None:
+    """Send shoal's log to `stream` (stderr): warnings, or errors if quiet, or every page if verbose."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter() if as_json else PeopleFormatter())
+    logger = logging.getLogger("shoal")
+    logger.handlers = [handler]
+    logger.propagate = False
+    logger.setLevel(logging.DEBUG if verbose else logging.ERROR if quiet else logging.INFO)

@@ -1,0 +1,183 @@
+"""What the command line says about a crawl, as text or JSON."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import msgspec
+
+from shoal.crawl import Settings
+from shoal.frontier import Frontier
+from shoal.frontier.sqlite import SqliteFrontier
+from shoal.local import Job
+from shoal.model import Item, PageRecord, Stats
+from shoal.progress import clock, size
+from shoal.scope import Scope
+from shoal.urls import normalize
+
+MOST_REASONS = 5
+
+
+class Speaker:
+    """Tells the person who runs a crawl what is going on, on stderr; errors are told elsewhere."""
+
+    def __init__(self, job: Job, place: str, *, quiet: bool) -> None:
+        self._job = job
+        self._place = place
+        self._quiet = quiet
+        self._began = time.monotonic()
+
+    def begin(self, stats: Stats) -> None:
+        """The crawl starts, or goes on."""
+        if stats.done or stats.dead or stats.skipped:
+            self._say(f"resuming {self._place}: {stats.done:,} pages done, {stats.queued:,} queued")
+
+    def already_finished(self, stats: Stats) -> None:
+        self._say(
+            f"already finished: {stats.done:,} pages, {stats.items:,} rows"
+            f" ({self._rows_in()}); --fresh starts again"
+        )
+
+    def end(self, frontier: Frontier, *, stopped: bool) -> Stats:
+        """The crawl is over, or was stopped."""
+        stats = frontier.stats()
+        elapsed_s = time.monotonic() - self._began
+        word = "stopped" if stopped else "finished"
+        self._say(
+            f"{word} after {clock(elapsed_s)}: {stats.done:,} pages, {stats.items:,} rows,"
+            f" {size(stats.size_bytes)}, {stats.dead:,} dead letters, {stats.skipped:,} skipped"
+        )
+        if stats.dead:
+            self._say(f"dead letters: {_reasons(frontier)} (see `shoal dead --state {self._place}`)")
+        self._complain_of_seeds(frontier)
+        if stopped:
+            self._say(f"{stats.queued:,} pages are queued; the same command goes on from here")
+        elif stats.items:
+            self._say(self._rows_in())
+        return stats
+
+    def _complain_of_seeds(self, frontier: Frontier) -> None:
+        for url in self._job.crawl.seed_urls():
+            record = frontier.why(url)
+            if record is not None and record.state in {"dead", "skipped"}:
+                self._say(f"the seed {url} is {record.state}: {record.reason} {_first_line(record.error)}")
+
+    def _rows_in(self) -> str:
+        if self._job.output is not None:
+            return f"the rows are in {self._job.output}"
+        return f"the rows are in {self._place}: `shoal export --state {self._place} -o rows.csv`"
+
+    def _say(self, text: str) -> None:
+        if not self._quiet:
+            print(text.rstrip(), file=sys.stderr)
+
+
+def exit_code(stats: Stats, *, strict: bool) -> int:
+    """0 if at least one page was fetched; with `strict`, only if none became a dead letter."""
+    return 1 if stats.done == 0 or (strict and stats.dead) else 0
+
+
+def _reasons(frontier: Frontier) -> str:
+    counts = Counter(record.reason for record in frontier.dead())
+    shown = [f"{reason}: {count:,}" for reason, count in counts.most_common(MOST_REASONS)]
+    return ", ".join(shown) + (", ..." if len(counts) > MOST_REASONS else "")
+
+
+def status(frontier: SqliteFrontier, *, as_json: bool) -> str:
+    """How a crawl stands."""
+    stats = frontier.stats()
+    if as_json:
+        return to_json({"crawl": frontier.crawl, **msgspec.structs.asdict(stats), "seen": stats.seen})
+    word = "finished" if stats.finished else "paused" if stats.paused else "not finished"
+    priorities = [f"{n}: {count:,}" for n, count in reversed(list(enumerate(stats.by_priority))) if count]
+    lines = [
+        f"crawl     {frontier.crawl} ({word})",
+        f"queued    {stats.queued:,} ({stats.delayed:,} delayed, {stats.retrying:,} retrying)",
+        *([f"          by priority: {', '.join(priorities)}"] if priorities else []),
+        f"leased    {stats.leased:,}",
+        f"done      {stats.done:,}",
+        f"dead      {stats.dead:,}" + (f" ({_reasons(frontier)})" if stats.dead else ""),
+        f"skipped   {stats.skipped:,}",
+        f"hosts     {stats.hosts:,} ({stats.ready_hosts:,} ready)",
+        f"rows      {stats.items:,}",
+        f"fetched   {size(stats.size_bytes)} in {stats.fetches:,} attempts, {stats.losses:,} leases lost",
+        *(f"worker    {name}: {count} leases" for name, count in frontier.workers()),
+    ]
+    return "\n".join(lines)
+
+
+def letter(record: PageRecord, errors: bool) -> str:
+    """One line about a page that was given up or skipped; or more, with the whole error."""
+    tries = f" after {record.attempts} attempts" if record.attempts > 1 else ""
+    line = f"{record.reason}{tries}: {record.url}"
+    if record.error and errors:
+        return f"{line}\n    " + record.error.replace("\n", "\n    ")
+    return line
+
+
+def why(record: PageRecord) -> str:
+    """Everything that is known of a URL."""
+    facts = {
+        "url": record.url,
+        "state": record.state,
+        "reason": record.reason,
+        "found on": record.parent or "(a seed)",
+        "found at": _when(record.added_at),
+        "depth": str(record.depth),
+        "priority": str(record.priority),
+        "attempts": str(record.attempts),
+        "losses": str(record.losses or ""),
+        "status": str(record.status or ""),
+        "finished at": _when(record.finished_at),
+        "not before": _when(record.not_before),
+        "leased by": record.worker,
+        "until": _when(record.deadline),
+        "host": record.host,
+        "error": record.error.replace("\n", "\n" + " " * 13),
+    }
+    return "\n".join(f"{name:<12} {value}" for name, value in facts.items() if value)
+
+
+def never_seen(frontier: Frontier, url: str, *, as_json: bool) -> str:
+    """A URL that is not known: whether it is in scope."""
+    reason = _out_of_scope(frontier, url)
+    if as_json:
+        return to_json({"url": url, "state": None, "reason": reason or "never seen"})
+    return f"{url} was never seen" + (
+        f"; it does not belong: {reason}" if reason else ", though it is in scope"
+    )
+
+
+def _out_of_scope(frontier: Frontier, url: str) -> str | None:
+    settings = msgspec.convert(frontier.describe().get("settings", {}), Settings)
+    seeds = [seed for text in settings.seeds if (seed := normalize(text)) is not None]
+    return Scope.of(seeds, settings.scope, settings.allow, settings.deny).reason(url)
+
+
+def table(rows: Iterable[Item]) -> str:
+    """Rows under the names of their fields."""
+    shown = [{name: str(value) for name, value in row.items()} for row in rows]
+    names = list(dict.fromkeys(name for row in shown for name in row))
+    lines = [dict(zip(names, names, strict=True)), *shown]
+    widths = {name: max(len(line.get(name, "")) for line in lines) for name in names}
+    return "\n".join(
+        "  ".join(line.get(name, "").ljust(widths[name]) for name in names).rstrip() for line in lines
+    )
+
+
+def to_json(value: object) -> str:
+    """One line of JSON."""
+    return msgspec.json.encode(value).decode()
+
+
+def _when(at: float | None) -> str:
+    return "" if at is None else datetime.fromtimestamp(at, UTC).isoformat(sep=" ", timespec="seconds")
+
+
+def _first_line(text: str) -> str:
+    line = text.strip().partition("\n")[0]
+    return f"({line})" if line else ""

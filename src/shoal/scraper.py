@@ -1,0 +1,63 @@
+"""Load the crawl that a user's Python file defines."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from shoal.crawl import Crawl
+from shoal.errors import ConfigError
+
+
+def load(target: str) -> Crawl:
+    """Import "FILE.py" or "FILE.py:NAME" and return its Crawl.
+
+    Raises ConfigError: no such file, it does not import (with the traceback of the user's own code),
+    it defines no crawl or several.
+    """
+    path, colon, name = target.rpartition(":") if ".py:" in target else (target, "", "")
+    if not colon:
+        path = target
+    module = _import(Path(path))
+    crawls = {key: value for key, value in vars(module).items() if isinstance(value, Crawl)}
+    if name:
+        if name not in crawls:
+            raise ConfigError(f"{path} has no crawl called '{name}': it has {_listed(crawls)}")
+        return crawls[name]
+    if len({id(crawl) for crawl in crawls.values()}) != 1:
+        raise ConfigError(f"which crawl? Write {path}:NAME; the file has {_listed(crawls)}")
+    return next(iter(crawls.values()))
+
+
+def _listed(crawls: dict[str, Crawl]) -> str:
+    return ", ".join(crawls) or "none (write: crawl = shoal.Crawl(...))"
+
+
+def _import(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ConfigError(f"there is no scraper file {path}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{path} is not a Python file (its name must end in .py)")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    sys.path.insert(0, str(path.parent.resolve()))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ConfigError(f"{path} does not import: {_own_lines(error, path)}") from error
+    return module
+
+
+def _own_lines(error: BaseException, path: Path) -> str:
+    """What went wrong, and where in the user's own code: one line."""
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_beside(frame.filename, path)]
+    where = "".join(f" at {Path(frame.filename).name}:{frame.lineno} ({frame.line})" for frame in own)
+    return traceback.format_exception_only(error)[-1].strip() + where
+
+
+def _is_beside(file: str, path: Path) -> bool:
+    return Path(file).resolve().parent == path.resolve().parent

@@ -1,0 +1,59 @@
+"""Store and commit: the protocol that stores each row exactly once, whatever dies in between."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from shoal.errors import StoreError
+from shoal.frontier import Frontier
+from shoal.model import Outcome
+from shoal.store.base import Store
+
+NOT_STORABLE = "item cannot be stored"
+
+log = logging.getLogger("shoal.settle")
+
+
+def settle(frontier: Frontier, store: Store | None, outcomes: Sequence[Outcome]) -> None:
+    """Store the items of `outcomes` and commit them. Without a store the frontier keeps the items.
+
+    Outcomes whose lease was lost are dropped: their pages are being done by somebody else. So it does no
+    harm to settle outcomes again after an error. A page whose items the store refuses becomes a dead letter.
+    Raises FrontierUnavailable and StoreUnavailable.
+    """
+    while outcomes:
+        try:
+            lost = _write_and_commit(frontier, store, outcomes)
+        except StoreError as error:
+            _settle_one_by_one(frontier, store, outcomes, error)
+            return
+        if not lost:
+            return
+        log.warning("%d leases were lost; their pages are done again", len(lost))
+        outcomes = [outcome for outcome in outcomes if outcome.lease.token not in lost]
+
+
+def _write_and_commit(frontier: Frontier, store: Store | None, outcomes: Sequence[Outcome]) -> frozenset[int]:
+    if store is None:
+        return frontier.commit(outcomes)
+    with store.write(outcomes, committed=lambda: frontier.position(store.name)) as position:
+        return frontier.commit(outcomes, position=position)
+
+
+def _settle_one_by_one(
+    frontier: Frontier, store: Store | None, outcomes: Sequence[Outcome], error: StoreError
+) -> None:
+    """Some row of the batch does not fit: let the other pages through, and bury the page that has it."""
+    if len(outcomes) > 1:
+        for outcome in outcomes:
+            settle(frontier, store, [outcome])
+    else:
+        log.error("%s", error)
+        settle(
+            frontier,
+            store,
+            [replace(outcomes[0], state="dead", reason=NOT_STORABLE, error=str(error), items=())],
+        )

@@ -1,0 +1,33 @@
+"""Where results live: `open_store` chooses the store by the name of the target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from shoal.errors import ConfigError
+from shoal.store.base import Store
+
+
+def open_store(target: str, *, crawl: str, fields: Sequence[str] = ()) -> Store:
+    """The store for a target: FILE.jsonl, FILE.ndjson, FILE.csv or sqlite:FILE. It is not opened yet.
+
+    fields: the columns, in their order, if they are known. Raises ConfigError for any other target.
+    """
+    kind, colon, path = target.partition(":")
+    if colon and kind == "sqlite" and path and not path.startswith("//"):
+        from shoal.store.sqlite import SqliteStore
+
+        return SqliteStore(path, crawl, fields)
+    match PurePath(target).suffix.lower():
+        case ".jsonl" | ".ndjson":
+            from shoal.store.jsonl import JsonlStore
+
+            return JsonlStore(target)
+        case ".csv":
+            from shoal.store.csv import CsvStore
+
+            return CsvStore(target, fields)
+    raise ConfigError(
+        f"cannot tell what to write to '{target}': name it FILE.jsonl, FILE.ndjson, FILE.csv or sqlite:FILE"
+    )

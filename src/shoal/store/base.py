@@ -1,0 +1,76 @@
+"""Where results live. This is the contract of every store.
+
+The worker records where the store starts, and from then on writes each batch and commits it in the
+frontier, with or without items:
+
+    def committed() -> int | None:
+        return frontier.position(store.name)
+
+    with store.open(committed=committed, fresh=False) as position:
+        frontier.commit((), position=position)
+
+    with store.write(outcomes, committed=committed) as position:
+        lost = frontier.commit(outcomes, position=position)
+
+If any lease was lost nothing was committed, and the caller writes again without the lost ones.
+
+Every row has a place in an order: the byte where it ends in a file, its number in a database. The
+frontier records, in the same step as the outcomes, up to which place rows are committed. What lies
+behind it was left by a crash, a lost lease or a back end that went back to an earlier moment; it is
+cut off when the store is opened, before each write and when the context ends. So a row is there
+exactly if its page is committed. `committed` is asked while all others are kept out, since a
+position read any earlier may be out of date, and cutting back to it would cut off rows of others.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import TypeAlias
+
+from shoal.model import Outcome
+
+Committed: TypeAlias = Callable[[], int | None]
+"""Asks the frontier for the position it recorded last; None: this crawl never wrote to this store."""
+
+Position: TypeAlias = tuple[str, int]
+"""What `Frontier.commit` is to record: the store's name, and where its last row ends."""
+
+
+class Store(ABC):
+    """One place for the items of one crawl. Each process has its own, used by one thread at a time."""
+
+    name: str
+    """Under this name the frontier keeps the committed position."""
+
+    @abstractmethod
+    def open(self, *, committed: Committed, fresh: bool) -> AbstractContextManager[Position]:
+        """Check that rows can be written here, and cut off what is not committed.
+
+        Yields the position to start from, for the caller to record before anything is written.
+        Where nothing is recorded, rows that are there already belong to somebody else and are refused.
+        With `fresh` they are removed, whatever is recorded.
+        Raises StoreError (not writable, not ours, rows missing, columns that do not fit) and
+        StoreUnavailable.
+        """
+
+    @abstractmethod
+    def write(self, outcomes: Sequence[Outcome], *, committed: Committed) -> AbstractContextManager[Position]:
+        """Write the items of `outcomes`, provisionally; inside the context the caller commits.
+
+        The rows are on disk when the context begins, and it yields what `commit` must record with
+        them. When it ends, with an exception or without, they are cut off again unless that is recorded.
+        Processes that share the store wait for each other while the context is open.
+        Raises StoreError for rows that do not fit and StoreUnavailable (disk full): nothing is written.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the store."""
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """The one spelling of a path, so that a file never has two positions; plain text, whatever its bytes."""
+    return os.fsencode(os.path.realpath(path)).decode("utf-8", "backslashreplace")

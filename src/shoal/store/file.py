@@ -1,0 +1,155 @@
+"""A file of rows, crash-exact: what JSONL and CSV have in common. The position is the length in bytes.
+
+Kept by an exclusive lock (flock) on the file, held from before the position is read until the commit
+is through; so processes on one machine may share the file, on a local file system. A store must not
+be carried into a fork, which would share the lock: each process makes its own.
+
+Rows are synced to disk before their commit (0.1 ms of CPU and 0.2 to 0.8 ms of waiting for each batch
+on an SSD). So a power cut costs what a crash costs: pages that were not committed are done again. Without
+it the frontier could remember rows that the disk never saw.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from shoal.errors import StoreError, StoreUnavailable
+from shoal.model import Outcome
+from shoal.store.base import Committed, Position, Store, absolute
+
+_FOR_NOW = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+
+_sync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
+
+
+class FileStore(Store):
+    """Rows of bytes, each ended by a newline, one after the other in a regular file."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        self.name = absolute(path)
+        self._fd = -1
+
+    @abstractmethod
+    def _render(self, outcomes: Sequence[Outcome], start: int) -> bytes:
+        """The rows of `outcomes` as they go into the file at `start`."""
+
+    @contextmanager
+    def open(self, *, committed: Committed, fresh: bool) -> Iterator[Position]:
+        """See `Store.open`."""
+        try:
+            self._open(create=fresh or not committed())
+            with self._locked():
+                yield self.name, self._start(committed(), fresh)
+        except BaseException:
+            self.close()
+            raise
+
+    @contextmanager
+    def write(self, outcomes: Sequence[Outcome], *, committed: Committed) -> Iterator[Position]:
+        """See `Store.write`."""
+        with self._locked():
+            start = self._cut(committed())
+            end = self._append(start, self._render(outcomes, start))
+            try:
+                yield self.name, end
+            finally:
+                self._cut(committed())
+
+    def close(self) -> None:
+        """See `Store.close`."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _open(self, *, create: bool) -> None:
+        self.close()
+        try:
+            self._fd = os.open(self.path, os.O_RDWR | (os.O_CREAT if create else 0), 0o666)
+        except FileNotFoundError as exc:
+            raise (self._error(exc) if create else self._rows_missing()) from exc
+        except OSError as exc:
+            raise self._error(exc) from exc
+        if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+            raise StoreError(f"cannot write {self.path}: it is not a regular file")
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with self._translated():
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def _start(self, position: int | None, fresh: bool) -> int:
+        if fresh:
+            with self._translated():
+                os.ftruncate(self._fd, 0)
+            return 0
+        if position is not None:
+            return self._at_row_end(self._cut(position))
+        if os.fstat(self._fd).st_size:
+            raise StoreError(
+                f"{self.path} holds something that this crawl did not write: "
+                "name another file, or replace it with --fresh"
+            )
+        return 0
+
+    def _cut(self, position: int | None) -> int:
+        """Drop what nobody committed; returns the position."""
+        if position is None:
+            raise StoreError(f"the crawl that wrote {self.path} was removed meanwhile: start it again")
+        with self._translated():
+            status = os.fstat(self._fd)
+            if status.st_size > position:
+                os.ftruncate(self._fd, position)
+        if status.st_size < position or not status.st_nlink:
+            raise self._rows_missing()
+        return position
+
+    def _at_row_end(self, position: int) -> int:
+        if position and os.pread(self._fd, 1, position - 1) != b"\n":
+            raise StoreError(
+                f"{self.path} was changed by another program: "
+                "put it back as it was, or start over with --fresh"
+            )
+        return position
+
+    def _append(self, start: int, rows: bytes) -> int:
+        """Write all rows or nothing; returns where they end."""
+        try:
+            rest, end = memoryview(rows), start
+            while rest:
+                written = os.pwrite(self._fd, rest, end)
+                rest, end = rest[written:], end + written
+            if rows:
+                _sync(self._fd)
+        except OSError as exc:
+            with suppress(OSError):
+                os.ftruncate(self._fd, start)
+            raise self._error(exc) from exc
+        return end
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as exc:
+            raise self._error(exc) from exc
+
+    def _error(self, exc: OSError) -> StoreError | StoreUnavailable:
+        kind = StoreUnavailable if exc.errno in _FOR_NOW else StoreError
+        return kind(f"cannot write {self.path}: {exc.strerror}")
+
+    def _rows_missing(self) -> StoreError:
+        return StoreError(
+            f"rows are missing from {self.path} that this crawl had written: "
+            "it was cut, replaced or deleted; put it back, or start over with --fresh"
+        )

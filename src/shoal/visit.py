@@ -1,0 +1,221 @@
+"""One page, from its lease to its outcome: may it be fetched, fetch it, judge the answer, read it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+import time
+import traceback
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor, thread
+from functools import lru_cache
+
+from shoal import handle
+from shoal.crawl import Crawl
+from shoal.fetch import Fetcher
+from shoal.gate import Gate
+from shoal.model import Failure, Item, Lease, Link, Outcome, Response, State
+from shoal.parse import Page
+from shoal.policy import Dead, Read, Redirect, Retry, follow, judge, retry
+from shoal.robots import Rules
+from shoal.urls import Wildcard, normalize, path_query
+
+REDIRECTED = "redirect"
+REDIRECTED_AWAY = "redirect out of scope"
+BY_ROBOTS = "robots.txt"
+MOST_ERROR_CHARS = 4_000  # of a traceback, kept with the dead letter
+
+log = logging.getLogger("shoal.visit")
+
+
+class Visitor:
+    """Visits the pages of one crawl. Made inside the event loop; `threads` runs plain handlers."""
+
+    def __init__(self, crawl: Crawl, fetcher: Fetcher, threads: Executor) -> None:
+        self._crawl = crawl
+        self._settings = crawl.settings
+        self._retries = crawl.retries()
+        self._spelling = crawl.spelling()
+        self._scope = crawl.scope()
+        self._sorter = handle.Sorter(crawl)
+        self._fetcher = fetcher
+        self._gate = Gate(fetcher, crawl.settings.user_agent)
+        self._threads = threads
+        readable = [Wildcard.of(pattern) for pattern in crawl.settings.content_types]
+        self._readable = lru_cache(256)(lambda kind: not kind or any(each.matches(kind) for each in readable))
+
+    async def visit(self, lease: Lease) -> Outcome:
+        """Fetch and read the leased page. Raises nothing; it may be cancelled."""
+        attempt = _Attempt(lease)
+        try:
+            outcome = await self._visit(attempt)
+        except Exception as error:
+            log.exception("shoal itself failed on %s", lease.link.url)
+            outcome = attempt.end(self._again("internal error", lease), _traceback(error))
+        log.debug("%s %s", outcome.state, lease.link.url, extra=_fields(outcome))
+        return outcome
+
+    async def _visit(self, attempt: _Attempt) -> Outcome:
+        lease, url = attempt.lease, attempt.lease.link.url
+        if self._settings.obey_robots:
+            rules = self._gate.known(url) or await self._read_rules(url)
+            if isinstance(rules, Failure):
+                return attempt.end(self._judge_failure(rules, lease), rules.detail)
+            attempt.crawl_delay_s = rules.crawl_delay_s or 0.0
+            if not rules.allows(path_query(url)):
+                return attempt.skip(BY_ROBOTS)
+        attempt.started_at = time.monotonic()
+        answer = await self._fetcher.fetch(url, accepts=self._readable)
+        attempt.answered(answer)
+        if isinstance(answer, Failure):
+            return attempt.end(self._judge_failure(answer, lease), answer.detail)
+        verdict = judge(answer, lease.attempt, retries=self._retries, now=time.time(), draw=random.random())
+        if isinstance(verdict, Read):
+            return await self._read(answer, attempt)
+        if isinstance(verdict, Redirect):
+            return self._redirect(verdict, answer, attempt)
+        return attempt.end(verdict)
+
+    async def _read_rules(self, url: str) -> Rules | Failure:
+        """Fetch robots.txt; the page itself is the next request to that host, so it keeps its distance."""
+        rules = await self._gate.read(url)
+        asked_s = 0.0 if isinstance(rules, Failure) else rules.crawl_delay_s or 0.0
+        await asyncio.sleep(max(self._settings.delay_s, asked_s))
+        return rules
+
+    def _judge_failure(self, failure: Failure, lease: Lease) -> Retry | Dead:
+        return judge(failure, lease.attempt, retries=self._retries, now=time.time(), draw=random.random())
+
+    def _again(self, reason: str, lease: Lease) -> Retry | Dead:
+        return retry(reason, lease.attempt, retries=self._retries, draw=random.random())
+
+    def _redirect(self, verdict: Redirect, answer: Response, attempt: _Attempt) -> Outcome:
+        """The target is a link of its own: scope, seen, robots.txt and politeness are asked about it too."""
+        link = attempt.lease.link
+        target = normalize(verdict.location, link.url, self._spelling)
+        cookie = link.cookie or answer.header("set-cookie") is not None
+        hop = follow(target, link.url, link.via, set_cookie=cookie)
+        if isinstance(hop, Dead):
+            return attempt.end(hop, f"to {verdict.location}")
+        if self._scope.reason(hop.url) is not None:
+            if link.depth == 0:
+                log.warning("%s redirects to %s, which is out of scope", link.url, hop.url)
+            return attempt.done(REDIRECTED_AWAY, f"to {hop.url}")
+        further = Link(
+            url=hop.url,
+            priority=link.priority,
+            depth=link.depth,
+            key=hop.key,
+            via=hop.via,
+            cookie=cookie,
+            meta=link.meta,
+        )
+        return attempt.done(REDIRECTED, f"to {hop.url}", links=(further,))
+
+    async def _read(self, answer: Response, attempt: _Attempt) -> Outcome:
+        page = Page(answer, attempt.lease.link, self._spelling)
+        if not self._readable(page.content_type):
+            return attempt.skip(f"content type {page.content_type}")
+        try:
+            results = await handle.run(self._crawl.handler(page.url), page, self._in_thread)
+            items, links = self._sorter.sort(results, page)
+        except Exception as error:
+            log.warning("the handler of %s raised %s: %s", page.url, type(error).__name__, error)
+            reason = f"handler raised {type(error).__name__}"
+            return attempt.end(self._again(reason, attempt.lease), _traceback(error))
+        return attempt.done(items=items, links=links)
+
+    def _in_thread(self, work: Callable[[], list[object]]) -> Awaitable[list[object]]:
+        return asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+class _Attempt:
+    """What is known so far of one attempt; each of its ends makes the outcome."""
+
+    def __init__(self, lease: Lease) -> None:
+        self.lease = lease
+        self.started_at = time.monotonic()
+        self.crawl_delay_s: float | None = None
+        self._status = 0
+        self._size_bytes = 0
+        self._elapsed_s = 0.0
+
+    def answered(self, answer: Response | Failure) -> None:
+        self._elapsed_s = answer.elapsed_s
+        if isinstance(answer, Response):
+            self._status = answer.status
+            self._size_bytes = len(answer.body)
+
+    def done(
+        self,
+        reason: str = "",
+        error: str = "",
+        *,
+        items: tuple[Item, ...] = (),
+        links: tuple[Link, ...] = (),
+    ) -> Outcome:
+        return self._outcome("done", reason, error, items=items, links=links)
+
+    def skip(self, reason: str) -> Outcome:
+        return self._outcome("skipped", reason)
+
+    def end(self, verdict: Retry | Dead, error: str = "") -> Outcome:
+        """An attempt that failed: there is another one, or a dead letter."""
+        if isinstance(verdict, Retry):
+            return self._outcome(
+                "queued", verdict.reason, error, retry_s=verdict.delay_s, pause_s=verdict.pause_s
+            )
+        return self._outcome("dead", verdict.reason, error, pause_s=verdict.pause_s)
+
+    def _outcome(
+        self,
+        state: State,
+        reason: str,
+        error: str = "",
+        *,
+        retry_s: float = 0.0,
+        pause_s: float = 0.0,
+        items: tuple[Item, ...] = (),
+        links: tuple[Link, ...] = (),
+    ) -> Outcome:
+        return Outcome(
+            lease=self.lease,
+            state=state,
+            reason=reason,
+            error=error,
+            retry_s=retry_s,
+            status=self._status,
+            size_bytes=self._size_bytes,
+            elapsed_s=self._elapsed_s,
+            age_s=time.monotonic() - self.started_at,
+            crawl_delay_s=self.crawl_delay_s,
+            pause_s=pause_s,
+            links=links,
+            items=items,
+        )
+
+
+def _traceback(error: BaseException) -> str:
+    """The end of the traceback, from the handler's own code on."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [at for at, frame in enumerate(frames) if frame.filename not in _MACHINERY]
+    lines = traceback.format_list(frames[own[0] if own else 0 :])
+    return "".join([*lines, *traceback.format_exception_only(error)])[-MOST_ERROR_CHARS:].rstrip()
+
+
+_MACHINERY = {__file__, handle.__file__, threading.__file__, thread.__file__}
+
+
+def _fields(outcome: Outcome) -> dict[str, object]:
+    """What a log line about a page carries."""
+    return {
+        "url": outcome.lease.link.url,
+        "host": outcome.lease.host,
+        "attempt": outcome.lease.attempt,
+        "outcome": outcome.state,
+        "reason": outcome.reason,
+        "status": outcome.status,
+        "latency_ms": round(outcome.elapsed_s * 1000),
+    }

@@ -1,0 +1,184 @@
+"""The worker: the path of a page on one screen.
+
+    lease -> fetch -> parse -> store.write -> commit
+
+An event loop fetches and reads many pages at once. The frontier and the store are used in batches, by
+one thread of their own: a turn stores and commits what is finished, then leases what there is room for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from shoal.crawl import Crawl
+from shoal.errors import FrontierUnavailable, ShoalError, StoreUnavailable
+from shoal.fetch import Fetcher, FetchSettings, address_kind
+from shoal.frontier import Frontier
+from shoal.liveness import reap_dead
+from shoal.model import Grant, Lease, Outcome
+from shoal.settle import settle
+from shoal.store.base import Store
+from shoal.visit import Visitor
+
+LEASE_S = 60.0
+TEND_S = LEASE_S / 3
+LINGER_S = 0.01  # a finished page waits this long for others, so that one transaction serves many
+GRACE_S = 1.0  # what a stopped worker has begun may take this long
+TROUBLE_S = 2.0  # between two tries while the frontier or the store cannot be written
+
+T = TypeVar("T")
+log = logging.getLogger("shoal.worker")
+
+
+class Worker:
+    """Works for one crawl until it is finished, or until `stop`."""
+
+    def __init__(
+        self, crawl: Crawl, frontier: Frontier, store: Store | None, *, name: str, drain: bool = True
+    ) -> None:
+        """drain: return when the crawl is finished; otherwise wait for more work for ever."""
+        self._crawl = crawl
+        self._frontier = frontier
+        self._store = store
+        self._name = name
+        self._drain = drain
+        self._fetching: dict[int, asyncio.Task[None]] = {}
+        self._finished: list[tuple[float, Outcome]] = []  # when the visit ended, how
+        self._news = asyncio.Event()
+        self._stopping = False
+        self._tended_at = time.monotonic()
+        self._thread = ThreadPoolExecutor(1, "shoal-frontier")
+
+    async def run(self) -> None:
+        """Work. Raises FrontierError or StoreError if frontier or store cannot be used any more."""
+        handlers = ThreadPoolExecutor(self._crawl.settings.concurrency, "shoal-handler")
+        async with Fetcher(fetch_settings(self._crawl)) as fetcher:
+            self._visitor = Visitor(self._crawl, fetcher, handlers)
+            try:
+                while not self._stopping:
+                    grant = await self._turn()
+                    for lease in grant.leases:
+                        self._fetching[lease.token] = asyncio.create_task(self._visit(lease))
+                    if grant.finished and self._drain:
+                        break
+                    await self._idle(grant.again_s)
+            finally:
+                await self._wind_up()
+                handlers.shutdown(wait=False, cancel_futures=True)
+                self._thread.shutdown()
+
+    def stop(self) -> None:
+        """Lease no more, finish what can be finished in GRACE_S, give the rest back. Call it in the loop."""
+        self._stopping = True
+        self._tell()
+
+    async def _visit(self, lease: Lease) -> None:
+        outcome = await self._visitor.visit(lease)
+        del self._fetching[lease.token]
+        self._finished.append((time.monotonic(), outcome))
+        self._tell()
+
+    async def _turn(self) -> Grant:
+        """Store and commit what is finished, then lease what there is room for; wait out any trouble."""
+        while True:
+            finished = self._finished[:]
+            try:
+                grant, lost = await self._in_thread(partial(self._settle_and_lease, finished))
+            except (FrontierUnavailable, StoreUnavailable) as error:
+                log.error("%s; nothing is lost, trying again every %g s", error, TROUBLE_S)
+                await self._pause(TROUBLE_S)
+                if self._stopping:
+                    raise
+            else:
+                del self._finished[: len(finished)]
+                for token in lost & self._fetching.keys():
+                    self._fetching.pop(token).cancel()
+                return grant
+
+    def _settle_and_lease(self, finished: list[tuple[float, Outcome]]) -> tuple[Grant, frozenset[int]]:
+        now = time.monotonic()
+        settle(
+            self._frontier,
+            self._store,
+            [replace(outcome, age_s=outcome.age_s + now - ended_at) for ended_at, outcome in finished],
+        )
+        lost: frozenset[int] = frozenset()
+        if now - self._tended_at > TEND_S:
+            self._tended_at = now
+            lost = self._frontier.extend(list(self._fetching), LEASE_S)
+            reap_dead(self._frontier)
+        return self._frontier.lease(self._room(), LEASE_S, worker=self._name), lost
+
+    def _room(self) -> int:
+        return 0 if self._stopping else self._crawl.settings.concurrency - len(self._fetching)
+
+    async def _idle(self, again_s: float | None) -> None:
+        """Until a page is finished, time may have brought work, or somebody else has."""
+        if not self._finished:
+            if self._room() == 0:
+                await self._pause(TEND_S)
+            else:
+                seconds = TEND_S if again_s is None else min(again_s, TEND_S)
+                await self._in_thread(partial(self._frontier.wait, seconds))
+        self._news.clear()
+        if self._finished and not self._stopping:
+            await asyncio.sleep(LINGER_S)
+
+    async def _pause(self, seconds: float) -> None:
+        """Until there is news, at most `seconds`."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._frontier.wake()
+
+    async def _wind_up(self) -> None:
+        """End what has begun: in time, or by giving it back."""
+        self._stopping = True
+        if tasks := list(self._fetching.values()):
+            await asyncio.wait(tasks, timeout=GRACE_S)
+        unfinished = list(self._fetching)
+        for task in list(self._fetching.values()):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        finished = self._finished[:]
+        try:
+            await self._in_thread(partial(self._settle_and_lease, finished))
+            await self._in_thread(partial(self._frontier.release, unfinished))
+        except ShoalError as error:
+            log.error("%s; what was being fetched will be fetched again", error)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def fetch_settings(crawl: Crawl) -> FetchSettings:
+    """How to fetch for this crawl. Seeds on loopback or private addresses open these to the whole crawl."""
+    settings = crawl.settings
+    opened = {address_kind(url) for url in crawl.seed_urls()}
+    return FetchSettings(
+        user_agent=settings.user_agent,
+        headers=settings.headers,
+        connect_timeout_s=settings.connect_timeout_s,
+        read_timeout_s=settings.read_timeout_s,
+        total_timeout_s=settings.total_timeout_s,
+        max_body_bytes=settings.max_body_bytes,
+        proxy=settings.proxy,
+        verify_tls=settings.verify_tls,
+        cookies=settings.cookies,
+        allow_loopback=settings.allow_private or "loopback" in opened,
+        allow_private=settings.allow_private or "private" in opened,
+        connections=settings.concurrency,
+    )

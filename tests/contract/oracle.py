@@ -1,0 +1,290 @@
+"""The reference frontier: what every verb means, said in dicts as plainly as it can be said.
+
+The contract leaves some choices open: which of several hosts comes next, the order of links that came
+back. So the oracle does not predict a lease; `follow` checks that the given one is permitted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from math import inf, nextafter
+
+from msgspec.structs import replace
+
+from shoal.model import Grant, Lease, Limits, Link, Outcome, PageRecord, Stats
+from shoal.urls import fingerprint, host_key
+
+
+@dataclass(eq=False)
+class Page:
+    link: Link
+    host: str
+    parent: str
+    added_at: float
+    not_before: float | None
+    loose: bool
+    """Delayed or moved to another priority: it has no certain place among its equals."""
+    state: str = "queued"
+    fresh: bool = True
+    """Never leased."""
+    attempts: int = 0
+    losses: int = 0
+    token: int = 0
+    worker: str = ""
+    deadline: float | None = None
+    reason: str = ""
+    error: str = ""
+    status: int = 0
+    finished_at: float | None = None
+    items: tuple = ()
+
+    def is_due(self, now):
+        return self.not_before is None or self.not_before <= now
+
+    def record(self):
+        known = {name: getattr(self, name) for name in PageRecord.__struct_fields__ if hasattr(self, name)}
+        return PageRecord(url=self.link.url, priority=self.link.priority, depth=self.link.depth, **known)
+
+
+@dataclass
+class Host:
+    known: bool = False
+    """Something of it has been committed."""
+    started_at: float = -inf
+    paused_until: float = -inf
+    crawl_delay_s: float = 0.0
+
+
+class Oracle:
+    """One crawl in memory."""
+
+    def __init__(self):
+        self.token = 0
+        self.purge()
+
+    def purge(self):
+        self.pages: dict[tuple[str, str], Page] = {}
+        self.hosts: dict[str, Host] = defaultdict(Host)
+        self.positions: dict[str, int] = {}
+        self.producers: dict[str, float] = {}
+        self.limits = Limits()
+        self.paused = False
+        self.fetches = self.losses = self.size_bytes = 0
+
+    def having(self, state, host=None):
+        return [page for page in self.pages.values() if page.state == state and host in (None, page.host)]
+
+    def count(self, state, host=None):
+        return len(self.having(state, host))
+
+    def held(self):
+        return {page.token: page for page in self.having("leased")}
+
+    # --- what may start ---------------------------------------------------------------------
+
+    def delay_s(self, host):
+        return max(self.limits.delay_s, self.hosts[host].crawl_delay_s)
+
+    def due_at(self, name):
+        host, delay_s = self.hosts[name], self.delay_s(name)
+        return max(host.paused_until, host.started_at + delay_s if delay_s else -inf)
+
+    def has_room(self, name):
+        leased, used = self.count("leased", name), self.count("leased", name) + self.count("done", name)
+        alone = not self.hosts[name].known or self.delay_s(name) > 0
+        most = self.limits.max_pages_per_host
+        return leased < (1 if alone else self.limits.per_host) and (most is None or used < most)
+
+    def ready_hosts(self, now):
+        having_due = {page.host for page in self.having("queued") if page.is_due(now)}
+        return [host for host in having_due if self.has_room(host) and self.due_at(host) <= now]
+
+    def heads(self, host, now):
+        """The links of a ready host one of which must be its next."""
+        due = [page for page in self.having("queued", host) if page.is_due(now)]
+        top = max(page.link.priority for page in due)
+        equals = [page for page in due if page.link.priority == top]
+        first = next((page for page in equals if not page.loose), None)
+        return [p for p in equals if not p.fresh] or [p for p in equals if p.loose or p is first]
+
+    def permitted(self, now):
+        """The links one of which must be leased next."""
+        used, most = self.count("leased") + self.count("done"), self.limits.max_pages
+        if self.paused or (most is not None and used >= most):
+            return []
+        heads = [page for host in self.ready_hosts(now) for page in self.heads(host, now)]
+        top = max((page.link.priority for page in heads), default=None)
+        return [page for page in heads if page.link.priority == top]
+
+    def moments(self, now):
+        """When, from now on, time alone changes something."""
+        times = {page.deadline for page in self.having("leased")} | {*self.producers.values()}
+        times |= {page.not_before or -inf for page in self.having("queued")} | {*map(self.due_at, self.hosts)}
+        return sorted(moment for moment in times if now <= moment)
+
+    def opening(self, now):
+        """When time alone may bring work or the end: a lease runs out, or a link may start; None: never."""
+        if self.permitted(now):
+            return now
+        deadlines = {page.deadline for page in self.having("leased")}
+        for moment in self.moments(now):
+            just_after = nextafter(moment, inf)
+            if moment in deadlines or self.permitted(just_after) or self.finished(just_after):
+                return moment
+        return None
+
+    def check_again(self, again_s, now):
+        opening = None if self.finished(now) else self.opening(now)
+        if opening is None:
+            assert again_s is None or self.paused, f"asks again after {again_s} for nothing"
+        else:
+            assert again_s is not None, f"never asks again, while at {opening} something happens"
+            assert now + again_s in {opening, *self.moments(now)}, "asks again when nothing can have changed"
+            assert now + again_s <= opening, f"asks again after {again_s}, too late for {opening - now}"
+
+    def open_producers(self, now):
+        return [name for name, until in self.producers.items() if now < until]
+
+    def finished(self, now):
+        most = inf if self.limits.max_pages is None else self.limits.max_pages
+        per_host = inf if self.limits.max_pages_per_host is None else self.limits.max_pages_per_host
+        left = [page for page in self.having("queued") if self.count("done", page.host) < per_host]
+        ended = self.count("done") >= most or not left
+        return ended and not self.having("leased") and not self.open_producers(now)
+
+    # --- what a worker needs -------------------------------------------------------------
+
+    def add(self, links, *, now, parent=""):
+        before = len(self.pages)
+        for link in links:
+            too_deep = self.limits.max_depth is not None and link.depth > self.limits.max_depth
+            if (link.url, link.key) not in self.pages and not too_deep:
+                host, delayed = host_key(link.url), link.delay_s > 0
+                self.hosts[host]  # from now on it is counted
+                not_before = now + link.delay_s if delayed else None
+                page = Page(replace(link, delay_s=0.0), host, parent, now, not_before, loose=delayed)
+                self.pages[link.url, link.key] = page
+        return len(self.pages) - before
+
+    def follow(self, grant: Grant, limit, seconds, *, worker, now):
+        """Check that `grant` is a permitted answer to `lease`, and give the same leases."""
+        self.take_back(now)
+        assert len(grant.leases) <= limit
+        for lease in grant.leases:
+            page = self.pages[lease.link.url, lease.link.key]
+            permitted = self.permitted(now)
+            assert page in permitted, f"{lease} was given instead of one of {permitted}"
+            assert lease == self.give(page, lease.token, seconds, worker, now)
+        assert len(grant.leases) == limit or not self.permitted(now), f"left out: {self.permitted(now)}"
+        assert grant.finished == self.finished(now)
+        self.check_again(grant.again_s, now)
+
+    def give(self, page, token, seconds, worker, now):
+        assert token > self.token, "tokens grow"
+        self.token = page.token = token
+        page.state, page.fresh = "leased", False
+        page.worker, page.deadline, page.not_before = worker, now + seconds, None
+        identity, attempt = fingerprint(page.link.url, page.link.key), page.attempts + 1
+        return Lease(token=token, fingerprint=identity, link=page.link, host=page.host, attempt=attempt)
+
+    def take_back(self, now):
+        self.lose([page for page in self.having("leased") if page.deadline < now], now)
+
+    def lose(self, pages, now):
+        for page in pages:
+            page.losses, self.losses = page.losses + 1, self.losses + 1
+            self.end_unfinished(page, now)
+            if page.losses >= self.limits.max_losses:
+                page.state, page.finished_at = "dead", now
+        return len(pages)
+
+    def end_unfinished(self, page, now):
+        page.state, page.worker, page.deadline = "queued", "", None
+        self.start(page.host, now)
+
+    def start(self, host, at):
+        self.hosts[host].started_at = max(self.hosts[host].started_at, at)
+
+    def commit(self, outcomes, *, position=None, now):
+        lost = frozenset(outcome.lease.token for outcome in outcomes) - self.held().keys()
+        if not lost:
+            for outcome in outcomes:
+                self.finish(self.held()[outcome.lease.token], outcome, now)
+            self.positions.update([position] if position else [])
+        return lost
+
+    def finish(self, page, outcome: Outcome, now):
+        again = outcome.state == "queued"
+        page.state, page.worker, page.deadline, page.items = outcome.state, "", None, outcome.items
+        page.reason, page.error, page.status = outcome.reason, outcome.error, outcome.status
+        page.not_before = now + outcome.retry_s if again and outcome.retry_s else None
+        page.finished_at, page.attempts = None if again else now, page.attempts + 1
+        self.start(page.host, now - outcome.age_s)
+        host = self.hosts[page.host]
+        host.known = True
+        host.paused_until = max(host.paused_until, now + outcome.pause_s)
+        if outcome.crawl_delay_s is not None:
+            host.crawl_delay_s = outcome.crawl_delay_s
+        self.fetches, self.size_bytes = self.fetches + 1, self.size_bytes + outcome.size_bytes
+        self.add(outcome.links, now=now, parent=page.link.url)
+
+    def extend(self, tokens, seconds, *, now):
+        for token in self.held().keys() & tokens:
+            self.held()[token].deadline = now + seconds
+        return frozenset(tokens) - self.held().keys()
+
+    def release(self, tokens, *, now):
+        for page in [page for token, page in self.held().items() if token in tokens]:
+            self.end_unfinished(page, now)
+
+    def reap(self, worker, *, now):
+        return self.lose([page for page in self.having("leased") if page.worker == worker], now)
+
+    def pause_host(self, host, seconds, *, now):
+        until = max(self.hosts[host].paused_until, now + seconds)
+        self.hosts[host].paused_until = until if seconds else -inf
+
+    def stats(self, *, now):
+        queued = self.having("queued")
+        by_priority = Counter(page.link.priority for page in queued)
+        return Stats(
+            **{state: self.count(state) for state in ("queued", "leased", "done", "dead", "skipped")},
+            delayed=sum(not page.is_due(now) for page in queued),
+            retrying=sum(page.attempts > 0 for page in queued),
+            by_priority=tuple(by_priority[priority] for priority in range(10)),
+            hosts=len(self.hosts),
+            ready_hosts=len(self.ready_hosts(now)),
+            items=sum(len(page.items) for page in self.pages.values()),
+            size_bytes=self.size_bytes,
+            fetches=self.fetches,
+            losses=self.losses,
+            producers=len(self.open_producers(now)),
+            paused=self.paused,
+            finished=self.finished(now),
+        )
+
+    # --- the crawl and its people -----------------------------------------------------------
+
+    def open_producer(self, name, seconds, *, now):
+        self.producers[name] = now + seconds
+        return self.limits.max_queued is None or self.count("queued") < self.limits.max_queued
+
+    def redrive(self, *, url=None, host=None, reason=None):
+        pages = [page for page in self.having("dead", host) if reason in (None, page.reason)]
+        pages = [page for page in pages if url in (None, page.link.url)]
+        for page in pages:
+            page.state, page.finished_at, page.reason, page.error = "queued", None, "", ""
+            page.attempts = page.losses = page.status = 0
+        return len(pages)
+
+    def forget(self, url, key=""):
+        page = self.pages.get((url, key))
+        return page is not None and page.state != "leased" and self.pages.pop((url, key)) is page
+
+    def set_priority(self, url, priority, key=""):
+        page = self.pages.get((url, key))
+        if page is None or page.state != "queued":
+            return False
+        page.link, page.loose = replace(page.link, priority=priority), True
+        return True

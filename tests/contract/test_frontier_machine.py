@@ -1,0 +1,344 @@
+"""Every back end against the oracle: the same verbs on both, step by step, on a clock moved by hand.
+
+HYPOTHESIS_PROFILE=thorough makes it a long run.
+"""
+
+from __future__ import annotations
+
+import os
+from math import inf
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from invariants import Observer, assert_items_once, assert_nothing_lost
+from msgspec.structs import replace
+from oracle import Oracle
+
+from shoal.model import Limits, Link, Outcome
+
+COMMON = {
+    "deadline": None,
+    "suppress_health_check": list(HealthCheck),
+    "phases": set(Phase) - {Phase.explain},  # which traces every line
+    "report_multiple_bugs": False,
+}
+PROFILES = {
+    "quick": settings(max_examples=40, stateful_step_count=40, **COMMON),
+    "thorough": settings(max_examples=3000, stateful_step_count=80, **COMMON),
+}
+PROFILE = PROFILES[os.environ.get("HYPOTHESIS_PROFILE", "quick")]
+
+HOSTS = ("a.test", "b.test", "c.test:8080")
+URLS = tuple(f"http://{host}/{page}" for host in HOSTS for page in range(4))
+WORKERS = ("ann", "bob", "eve")
+REASONS = ("HTTP 503", "timeout")
+
+urls = st.sampled_from(URLS)
+keys = st.sampled_from(["", "", "", "k"])
+priorities = st.sampled_from([0, 0, 5, 9])
+links = st.builds(
+    Link,
+    url=urls,
+    key=keys,
+    priority=priorities,
+    depth=st.integers(0, 2),
+    via=st.sampled_from([(), ("http://a.test/old",)]),
+    meta=st.sampled_from([None, {"shelf": 3}]),
+    delay_s=st.sampled_from([0.0, 0.0, 0.5, 10.0]),
+)
+limits = st.builds(
+    Limits,
+    max_pages=st.sampled_from([None, None, 3, 6]),
+    max_pages_per_host=st.sampled_from([None, None, 1, 3]),
+    max_depth=st.sampled_from([None, 1]),
+    max_queued=st.sampled_from([None, 3]),
+    max_losses=st.sampled_from([1, 2, 5]),
+    per_host=st.sampled_from([1, 2, 8]),
+    delay_s=st.sampled_from([0.0, 0.0, 1.0, 2.5]),
+)
+durations = st.sampled_from([0.5, 1.0, 2.5, 10.0, 60.0])
+
+
+@st.composite
+def outcomes(draw, lease, held_s):
+    """Any end of a lease that has been held for `held_s`."""
+    state = draw(st.sampled_from(["done", "done", "done", "dead", "skipped", "queued", "queued"]))
+    rows = draw(st.integers(0, 2)) if state == "done" else 0
+    return Outcome(
+        lease=lease,
+        state=state,
+        reason="" if state == "done" else draw(st.sampled_from(REASONS)),
+        error=draw(st.sampled_from(["", "Traceback ..."])),
+        retry_s=draw(st.sampled_from([0.0, 0.5, 10.0])) if state == "queued" else 0.0,
+        status=draw(st.sampled_from([0, 200, 503])),
+        size_bytes=draw(st.sampled_from([0, 1000])),
+        elapsed_s=draw(st.sampled_from([0.0, 0.5])),
+        age_s=min(held_s, draw(st.sampled_from([0.0, 0.5, 2.5]))),
+        crawl_delay_s=draw(st.sampled_from([None, None, 0.0, 1.0, 2.5])),
+        pause_s=draw(st.sampled_from([0.0, 0.0, 0.0, 2.5])),
+        links=tuple(draw(st.lists(links, max_size=3))),
+        items=tuple({"url": lease.link.url + lease.link.key, "index": index} for index in range(rows)),
+    )
+
+
+class Crawl:
+    """One crawl three times: in the back end (as two processes see it), in the oracle, for an observer."""
+
+    def __init__(self, place, name):
+        self.place, self.name = place, name
+        self.frontiers = [place.open(name), place.open(name)]
+        self.oracle = Oracle()
+        self.observer = Observer()
+        self.granted = {}
+        """Each lease ever given, with the time: token -> (lease, time)."""
+        self.forgotten = set()
+
+
+class Machine(RuleBasedStateMachine):
+    def __init__(self, new_place):
+        super().__init__()
+        self.place = new_place()
+        self.crawls = {name: Crawl(self.place, name) for name in ("busy", "quiet")}
+        self.now = 4_000_000_000.0
+
+    def teardown(self):
+        self.place.close()
+
+    # --- which crawl, which process, which lease -------------------------------------------------
+
+    wheres = st.tuples(st.sampled_from(["busy", "busy", "busy", "quiet"]), st.sampled_from([0, 1]))
+
+    def at(self, where):
+        name, process = where
+        crawl = self.crawls[name]
+        return crawl, crawl.frontiers[process], crawl.oracle
+
+    def some_leases(self, data, crawl):
+        """Held ones mostly, but also some that are held no more."""
+        held = [crawl.granted[token][0] for token in crawl.oracle.held()]
+        gone = [lease for token, (lease, _) in crawl.granted.items() if token not in crawl.oracle.held()]
+        some = (
+            data.draw(st.lists(st.sampled_from(held), unique_by=lambda lease: lease.token, max_size=4))
+            if held
+            else []
+        )
+        if gone and data.draw(st.integers(0, 5)) == 0:
+            some.append(data.draw(st.sampled_from(gone)))
+        return some
+
+    # --- time ------------------------------------------------------------------------------------
+
+    @rule(seconds=durations)
+    def time_passes(self, seconds):
+        self.now += seconds
+
+    @rule(data=st.data(), where=wheres)
+    def it_is_just_the_moment(self, data, where):
+        """Of a deadline, the end of a delay, ...: or half a second after it."""
+        moments = [moment for moment in self.at(where)[2].moments(self.now) if moment < inf]
+        if moments:
+            self.now = data.draw(st.sampled_from(moments)) + data.draw(st.sampled_from([0.0, 0.0, 0.5]))
+
+    # --- what a worker needs ---------------------------------------------------------------------
+
+    @initialize(some=st.lists(links, min_size=3, max_size=8))
+    def seeds(self, some):
+        self.add(("busy", 0), some)
+
+    @rule(where=wheres, some=st.lists(links, max_size=5))
+    def add(self, where, some):
+        _, frontier, oracle = self.at(where)
+        assert frontier.add(some, now=self.now) == oracle.add(some, now=self.now)
+
+    @rule(
+        where=wheres,
+        limit=st.integers(1, 4),
+        seconds=st.sampled_from([0.5, 10.0, 60.0]),
+        worker=st.sampled_from(WORKERS),
+    )
+    def lease(self, where, limit, seconds, worker):
+        self.leased(where, limit, seconds, worker)
+
+    def leased(self, where, limit, seconds, worker):
+        crawl, frontier, oracle = self.at(where)
+        grant = frontier.lease(limit, seconds, worker=worker, now=self.now)
+        oracle.follow(grant, limit, seconds, worker=worker, now=self.now)
+        crawl.observer.granted(grant, self.now + seconds, oracle.limits, self.now)
+        crawl.granted |= {lease.token: (lease, self.now) for lease in grant.leases}
+        return grant.leases
+
+    @rule(
+        where=wheres, data=st.data(), position=st.sampled_from([None, ("rows.jsonl", 100), ("rows.csv", 7)])
+    )
+    def commit(self, where, data, position):
+        self.commit_all(where, self.some_leases(data, self.at(where)[0]), data, position)
+
+    @rule(where=wheres, limit=st.integers(1, 4), data=st.data())
+    def lease_and_commit(self, where, limit, data):
+        leases = self.leased(where, limit, 60.0, "ann")
+        self.now += data.draw(st.sampled_from([0.0, 0.5, 2.5]))
+        self.commit_all(where, leases, data, None)
+
+    def commit_all(self, where, leases, data, position):
+        crawl, frontier, oracle = self.at(where)
+        ends = [data.draw(outcomes(lease, self.now - crawl.granted[lease.token][1])) for lease in leases]
+        lost = frontier.commit(ends, position=position, now=self.now)
+        assert lost == oracle.commit(ends, position=position, now=self.now)
+        if not lost:
+            crawl.observer.committed(ends, self.now)
+
+    @rule(where=wheres, data=st.data(), seconds=durations)
+    def extend(self, where, data, seconds):
+        crawl, frontier, oracle = self.at(where)
+        tokens = {lease.token for lease in self.some_leases(data, crawl)}
+        lost = frontier.extend(tokens, seconds, now=self.now)
+        assert lost == oracle.extend(tokens, seconds, now=self.now)
+        crawl.observer.extended(tokens - lost, self.now + seconds)
+
+    @rule(where=wheres, data=st.data())
+    def release(self, where, data):
+        crawl, frontier, oracle = self.at(where)
+        tokens = {lease.token for lease in self.some_leases(data, crawl)}
+        crawl.observer.ended(tokens & oracle.held().keys(), self.now)
+        frontier.release(tokens, now=self.now)
+        oracle.release(tokens, now=self.now)
+
+    @rule(where=wheres, worker=st.sampled_from(WORKERS))
+    def reap(self, where, worker):
+        crawl, frontier, oracle = self.at(where)
+        theirs = [token for token, page in oracle.held().items() if page.worker == worker]
+        crawl.observer.ended(theirs, self.now)
+        assert frontier.reap(worker, now=self.now) == oracle.reap(worker, now=self.now) == len(theirs)
+
+    @rule(where=wheres, data=st.data(), seconds=st.sampled_from([0.0, 2.5, 10.0]))
+    def pause_host(self, where, data, seconds):
+        _, frontier, oracle = self.at(where)
+        if oracle.hosts:
+            host = data.draw(st.sampled_from(sorted(oracle.hosts)))
+            frontier.pause_host(host, seconds, now=self.now)
+            oracle.pause_host(host, seconds, now=self.now)
+
+    # --- the crawl -------------------------------------------------------------------------------
+
+    @rule(where=wheres, limits=limits)
+    def configure(self, where, limits):
+        _, frontier, oracle = self.at(where)
+        frontier.configure(limits)
+        oracle.limits = limits
+
+    @rule(where=wheres)
+    def end_limits(self, where):
+        self.configure(where, Limits())
+
+    @rule(where=wheres, name=st.sampled_from(["feed", "cli"]), seconds=durations)
+    def open_producer(self, where, name, seconds):
+        _, frontier, oracle = self.at(where)
+        room = frontier.open_producer(name, seconds, now=self.now)
+        assert room == oracle.open_producer(name, seconds, now=self.now)
+
+    @rule(where=wheres, name=st.sampled_from(["feed", "cli"]))
+    def close_producer(self, where, name):
+        _, frontier, oracle = self.at(where)
+        frontier.close_producer(name)
+        oracle.producers.pop(name, None)
+
+    @rule(where=wheres)
+    def pause(self, where):
+        _, frontier, oracle = self.at(where)
+        frontier.pause()
+        oracle.paused = True
+
+    @rule(where=wheres)
+    def resume(self, where):
+        _, frontier, oracle = self.at(where)
+        frontier.resume()
+        oracle.paused = False
+
+    @precondition(lambda self: self.crawls["quiet"].oracle.pages)
+    @rule(process=st.sampled_from([0, 1]))
+    def purge(self, process):
+        crawl, frontier, oracle = self.at(("quiet", process))
+        crawl.observer.ended(oracle.held(), self.now)
+        crawl.observer = Observer()
+        frontier.purge()
+        oracle.purge()
+
+    @rule(where=wheres)
+    def reopen(self, where):
+        crawl, frontier, _ = self.at(where)
+        frontier.close()
+        crawl.frontiers[where[1]] = self.place.open(crawl.name)
+
+    # --- for people ------------------------------------------------------------------------------
+
+    @rule(
+        where=wheres,
+        which=st.one_of(
+            st.just({}),
+            st.fixed_dictionaries({"url": urls}),
+            st.fixed_dictionaries({"host": st.sampled_from(HOSTS), "reason": st.sampled_from(REASONS)}),
+            st.fixed_dictionaries({"reason": st.sampled_from(REASONS)}),
+        ),
+    )
+    def redrive(self, where, which):
+        _, frontier, oracle = self.at(where)
+        assert frontier.redrive(**which, now=self.now) == oracle.redrive(**which)
+
+    @rule(where=wheres, url=urls, key=keys)
+    def forget(self, where, url, key):
+        crawl, frontier, oracle = self.at(where)
+        forgotten = frontier.forget(url, key)
+        assert forgotten == oracle.forget(url, key)
+        crawl.forgotten |= {url} if forgotten else set()
+
+    @rule(where=wheres, url=urls, key=keys, priority=priorities)
+    def set_priority(self, where, url, key, priority):
+        _, frontier, oracle = self.at(where)
+        assert frontier.set_priority(url, priority, key) == oracle.set_priority(url, priority, key)
+
+    # --- after every step ------------------------------------------------------------------------
+
+    @invariant()
+    def back_end_and_oracle_agree(self):
+        for crawl in self.crawls.values():
+            for frontier in crawl.frontiers:
+                assert frontier.stats(now=self.now) == crawl.oracle.stats(now=self.now)
+                assert frontier.limits == crawl.oracle.limits
+            for store in ("rows.jsonl", "rows.csv"):
+                assert crawl.frontiers[0].position(store) == crawl.oracle.positions.get(store)
+            for (url, key), page in crawl.oracle.pages.items():
+                self.assert_same(crawl.frontiers[1].why(url, key), page.record(), crawl.forgotten)
+
+    def assert_same(self, record, expected, forgotten):
+        """Left open: the reason of a page that was lost too often, and whether the past is told."""
+        if expected.state == "dead" and not expected.reason:
+            assert record.reason
+            expected = replace(expected, reason=record.reason, error=record.error)
+        if expected.parent in forgotten:
+            expected = replace(expected, parent=record.parent)
+        assert self.from_now_on(record) == self.from_now_on(expected)
+
+    def from_now_on(self, record):
+        waits = record.not_before is not None and record.not_before > self.now
+        return record if waits else replace(record, not_before=None)
+
+    @invariant()
+    def invariants_hold(self):
+        for crawl in self.crawls.values():
+            frontier, pages = crawl.frontiers[0], crawl.oracle.pages
+            assert_nothing_lost(frontier, pages.keys(), now=self.now)
+            rows = [(item["url"], item["index"]) for page in pages.values() for item in page.items]
+            assert_items_once(frontier, rows)
+
+
+def test_back_end_and_oracle_agree_after_any_steps(new_place):
+    """Whatever is done, in any order and at any time, the back end does what the oracle says."""
+    run_state_machine_as_test(lambda: Machine(new_place), settings=PROFILE)

@@ -1,0 +1,40 @@
+"""What a user's scraper looks like to a type checker: checked, never run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+
+import shoal
+
+crawl = shoal.Crawl("books", seeds=["https://books.example/"], concurrency=8, delay_s=0.5)
+
+
+@dataclass
+class Book:
+    title: str | None
+    price: str
+
+
+@crawl.page("/catalogue/*")
+def book(page: shoal.Page) -> Iterator[Book | shoal.Link]:
+    """A generator of rows and links."""
+    title: str | None = page.css("h1::text").get()
+    price: str = page.css(".price::text").get(default="")
+    yield Book(title, price)
+    for link in page.links("a.next", priority=9):
+        url: str = link.url
+        yield shoal.Link(url=url + "?all=1", priority=9)
+
+
+@crawl.page("/api/*")
+async def api(page: shoal.Page) -> AsyncIterator[dict[str, object]]:
+    """An async generator."""
+    yield {"data": page.json()}
+
+
+@crawl.page()
+def listing(page: shoal.Page) -> list[shoal.Link]:
+    """A plain function."""
+    texts: list[str] = page.css("a::text").getall()
+    return page.links() if texts else []
