@@ -67,7 +67,7 @@ def serving(pages: int, hosts: int = 16) -> Iterator[Site]:
 def shoal_command(start: str, work: Path) -> list[object]:
     """Return the command that crawls the whole site with shoal and extracts the products."""
     return [
-        *(SHOAL, "crawl", start, "--scope", "any", "--ignore-robots"),
+        *(SHOAL, "crawl", start, "--scope", "any", "--ignore-robots", "--sort-query"),
         *("--per-host", 16, "--concurrency", 64),
         *("--select", "id=article.product::attr(data-id)"),
         *("--select", "title=article.product h1"),

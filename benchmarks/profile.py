@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -23,6 +24,7 @@ from shoal import cli
 PAGES = 4_000
 EVERY_S = 0.002
 PACKAGE = str(Path(shoal.__file__).parent) + "/"
+LEAST = 0.01  # smaller shares are shown together
 NETWORK = ("aiohttp", "asyncio", "uvloop", "multidict", "yarl", "ssl", "selectors")
 
 
@@ -55,29 +57,35 @@ def _cpu_s(thread: int) -> float:
 
 
 def part(frame: FrameType | None) -> str:
-    """Name the module of shoal that a stack is in; the event loop and the client library count as fetch."""
+    """Name the module of shoal that a stack is in, by its innermost frame.
+
+    Sockets are served by callbacks of the client library without a frame of shoal's, or by the event loop
+    itself, right below `local`, which started it.
+    """
     network = False
     while frame:
         file = frame.f_code.co_filename
         if file.startswith(PACKAGE):
-            return file.removeprefix(PACKAGE).split("/")[0].removesuffix(".py")
+            name = file.removeprefix(PACKAGE).split("/")[0].removesuffix(".py")
+            return "event loop" if name == "local" and network else f"`{name}`"
         network = network or any(f"/{library}/" in file for library in NETWORK)
         frame = frame.f_back
-    return "fetch" if network else "elsewhere"
+    return "`fetch`" if network else "threads and start-up"
 
 
 def main() -> None:
     """Publish the shares."""
     with serving(PAGES) as site, tempfile.TemporaryDirectory() as folder, Sampler() as sampler:
-        program, *arguments = map(str, shoal_command(site.start, Path(folder)))
-        cli.main(arguments, program, standalone_mode=False)
+        _program, *arguments = map(str, shoal_command(site.start, Path(folder)))
+        with suppress(SystemExit):
+            cli.main(arguments)
     total = sum(sampler.spent.values())
+    large = {name: spent for name, spent in sampler.spent.most_common() if spent >= LEAST * total}
+    shown = {**large, "the rest": total - sum(large.values()), "all, start-up included": total}
     rows = [
-        [f"`{name}`", f"{1000 * spent / PAGES:.3f}", f"{100 * spent / total:.0f} %"]
-        for name, spent in sampler.spent.most_common()
+        [name, f"{1000 * spent / PAGES:.3f}", f"{100 * spent / total:.0f} %"] for name, spent in shown.items()
     ]
-    rows.append(["all, start-up included", f"{1000 * total / PAGES:.3f}", "100 %"])
-    publish("profile", table(["module", "CPU ms per page", "share"], rows) + "\n" + machine())
+    publish("profile", table(["part", "CPU ms per page", "share"], rows) + "\n" + machine())
 
 
 if __name__ == "__main__":

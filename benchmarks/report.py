@@ -32,7 +32,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 def machine() -> str:
     """Return in one line what it was measured on."""
     return (
-        f"Machine: {_cpu_model()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}, "
+        f"Machine: {_cpu_model()}, {os.cpu_count()} cores, {platform.system()} {_kernel()}, "
         f"Python {platform.python_version()}.\n"
     )
 
@@ -40,6 +40,10 @@ def machine() -> str:
 def versions(*packages: str) -> str:
     """Return the versions of installed packages."""
     return ", ".join(f"{package} {version(package)}" for package in packages)
+
+
+def _kernel() -> str:
+    return ".".join(platform.release().split(".")[:2])
 
 
 def _cpu_model() -> str:

@@ -11,9 +11,10 @@ yield from page.links("a.next")
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Literal, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, get_args
 
 import msgspec
 
@@ -21,7 +22,7 @@ from shoal.errors import ConfigError
 from shoal.model import Item, Limits, Link
 from shoal.parse import Field, Page, extract
 from shoal.policy import Retries
-from shoal.scope import Glob, Scope, compile_glob
+from shoal.scope import Glob, Mode, Scope, compile_glob
 from shoal.urls import NORMALIZER_VERSION, Spelling, normalize
 
 __version__ = "0.1.0"
@@ -46,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     seeds: tuple[str, ...] = ()
     """URLs to start from."""
-    scope: Literal["host", "domain", "any"] = "host"
+    scope: Mode = "host"
     """Follow links to the seeds' hosts, to their registrable domains, or to any host."""
     allow: tuple[str, ...] = ()
     """If given, only URLs that match one of these globs belong; a glob like /news/* is about the path."""
@@ -72,6 +73,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Sent with each request."""
     obey_robots: bool = True
     """Obey robots.txt (RFC 9309) and its Crawl-delay."""
+    max_crawl_delay_s: float = 60.0
+    """A robots.txt that asks for a longer Crawl-delay gets this one."""
     obey_nofollow: bool = False
     """Ignore links marked rel=nofollow, and all links of pages marked so."""
     follow_iframes: bool = False
@@ -100,14 +103,16 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
             value = getattr(self, name)
-            if value is not None and value < least:
+            if value is not None and not least <= value < math.inf:
                 raise ConfigError(f"{name} must be at least {least}, not {value}")
         for seed in self.seeds:
-            if normalize(seed) is None:
-                raise ConfigError(f"not an http(s) URL: '{seed}'{_suggest_scheme(seed)}")
+            check_url(seed)
+        for pattern in (*self.allow, *self.deny):
+            compile_glob(pattern)
 
 
 _LEAST: Mapping[str, float] = {
+    "max_crawl_delay_s": 0,
     "max_depth": 0,
     "max_pages": 1,
     "max_pages_per_host": 1,
@@ -130,7 +135,7 @@ class Crawl:
         if not name:
             raise ConfigError("a crawl needs a name")
         self.name = name
-        self.settings = _convert({"seeds": tuple(seeds), **settings})
+        self.settings = _convert({"seeds": seeds, **settings})
         self._handlers: list[tuple[Glob, Handler]] = []
         self._fallback: Handler | None = None
 
@@ -238,6 +243,17 @@ def select(fields: Iterable[Field]) -> Handler:
 # --- checks -------------------------------------------------------------------------------
 
 
+def check_url(text: str) -> str:
+    """The normalized URL. Raises ConfigError, with a suggestion, if it is none that can be crawled."""
+    url = normalize(text)
+    if url is not None:
+        return url
+    guess = f"http://{text}"
+    if "://" not in text and ("." in text or text.startswith("localhost")) and normalize(guess):
+        raise ConfigError(f"not an http(s) URL: '{text}'; did you mean {guess} ?")
+    raise ConfigError(f"not an http(s) URL: '{text}'; write it like http://example.com/")
+
+
 def _convert(given: Mapping[str, object]) -> Settings:
     names = Settings.__struct_fields__
     for name in given:
@@ -249,7 +265,7 @@ def _convert(given: Mapping[str, object]) -> Settings:
     try:
         return msgspec.convert(values, Settings)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"bad setting: {error}") from error
+        raise ConfigError(_explain(str(error), values)) from error
 
 
 def _plain(name: str, value: object) -> object:
@@ -258,12 +274,18 @@ def _plain(name: str, value: object) -> object:
         return tuple(value.items())
     if name in {"seeds", "allow", "deny", "drop_params", "content_types"}:
         if isinstance(value, str):
-            raise ConfigError(f"{name} must be a list, not the string '{value}'")
+            raise ConfigError(f"{name} must be a list, not the string '{value}'; write ['{value}']")
         if isinstance(value, Iterable):
             return tuple(value)
     return value
 
 
-def _suggest_scheme(seed: str) -> str:
-    guess = f"http://{seed}"
-    return f" (did you mean {guess} ?)" if "://" not in seed and "." in seed and normalize(guess) else ""
+def _explain(problem: str, values: Mapping[str, object]) -> str:
+    """For people, what msgspec says of a value: "Expected `int | null`, got `str` - at `$.max_pages`"."""
+    what, _, where = problem.replace("`", "").partition(" - at $.")
+    name = where.partition("[")[0]
+    if name == "scope":
+        what = f"it must be one of {', '.join(get_args(Mode))}"
+    for word, ours in {"Expected": "expected", "array": "list", " | null": "", "null": "None"}.items():
+        what = what.replace(word, ours)
+    return f"bad setting {name}={values[name]!r}: {what}"

@@ -63,7 +63,7 @@ class Body:
         try:
             self._pass(data, 0)
         except _ERRORS as error:
-            raise FetchError("decoding", f"broken content coding: {error}") from error
+            raise FetchError("decoding", f"broken coding: {error}") from error
 
     def finish(self) -> bytes:
         """The whole body. Raises FetchError if a coding has no end; no bytes at all are an empty body."""
@@ -100,10 +100,10 @@ def _stages(content_encoding: str) -> list[_Stage]:
     names = [name.strip().lower() for name in content_encoding.split(",")]
     codings = [name for name in names if not _means_nothing(name)]
     if len(codings) > _MAX_CODINGS:
-        raise FetchError("decoding", f"more than {_MAX_CODINGS} content codings")
+        raise FetchError("decoding", f"more than {_MAX_CODINGS} codings")
     for name in codings:
         if name not in _CODINGS:
-            raise FetchError("decoding", f"unknown content coding {name[:40]!r}")
+            raise FetchError("decoding", f"unknown coding {name[:40]!r}")
     return [_CODINGS[name]() for name in reversed(codings)]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -72,16 +74,24 @@ def export_file(
     kind = format or _FORMATS.get(Path(output).suffix.lower())
     if kind is None:
         raise ConfigError(f"what kind of file is {output}? Name it *.jsonl or *.csv, or give --format")
-    beside = Path(f"{output}.part")
     try:
-        with beside.open("wb") as target:
-            count = export(rows, target, kind, safe=safe)
-        beside.replace(output)
+        with tempfile.NamedTemporaryFile(dir=Path(output).parent, prefix=Path(output).name, delete=False) as target:
+            try:
+                count = export(rows, target, kind, safe=safe)
+            except BaseException:
+                Path(target.name).unlink()
+                raise
+        Path(target.name).chmod(0o666 & ~_umask())
+        Path(target.name).replace(output)
     except OSError as error:
         raise StoreError(f"cannot write {output}: {error.strerror}") from error
-    finally:
-        beside.unlink(missing_ok=True)
     return count
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 _FORMATS: dict[str, Format] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import functools
 import ipaddress
+import os
 import re
 import socket
 import ssl
@@ -29,6 +30,7 @@ from yarl import URL
 from shoal.decode import ACCEPT_ENCODING, Body, FetchError
 from shoal.errors import ConfigError
 from shoal.model import Failure, FailureKind, Response
+from shoal.scope import registrable_domain
 from shoal.urls import host_key
 
 MAX_HEADER_BYTES: Final = 65_536
@@ -64,7 +66,7 @@ class FetchSettings(Struct, frozen=True, kw_only=True):
     allow_private: bool = False
     """Allow private networks (RFC 1918, RFC 6598, RFC 4193)."""
     connections: int = 200
-    """Most connections in use at once; as many again may be kept idle for later."""
+    """Most connections in use at once, and most kept idle for later; 0 means no limit."""
     per_host_connections: int = 0
     """Most connections in use to one host; 0 means no limit of its own."""
     keepalive_timeout_s: float = 60.0
@@ -116,7 +118,10 @@ class Fetcher:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections. Fetches still running end as a Failure."""
+        """Close all connections.
+
+        A fetch still running ends as a Failure; one that waits for a free connection is cancelled.
+        """
         await self._session.close()
 
     async def fetch(
@@ -149,8 +154,10 @@ class Fetcher:
         return Response(url, response.status, tuple(headers), body, perf_counter() - started)
 
     def _target(self, url: str) -> URL:
+        if not (url.isascii() and url.isprintable() and " " not in url):
+            raise ValueError("it is not normalized")
         target = URL(url, encoded=True)
-        if url.endswith("?"):  # yarl would drop an empty query
+        if url.find("?") == len(url) - 1:  # yarl would drop an empty query
             target = target.with_path(target.raw_path + "?", encoded=True)
         if self._settings.proxy is not None:
             self._guard_name(target.raw_host or "")
@@ -158,11 +165,8 @@ class Fetcher:
 
     def _guard_name(self, host: str) -> None:
         """With a proxy the address is the proxy's business, unless the URL itself names a forbidden one."""
-        settings = self._settings
-        if host == "localhost" or host.endswith(".localhost"):  # RFC 6761 section 6.3
-            host = "127.0.0.1"
         with contextlib.suppress(ValueError):  # a name
-            _guard(host, settings)
+            _guard(_literal(host), self._settings)
 
 
 @functools.lru_cache(maxsize=1_024)
@@ -193,7 +197,7 @@ async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
 
 
 def _codings(response: aiohttp.ClientResponse) -> str:
-    """What the body is wrapped in: content codings, then transfer codings (RFC 9112 section 7), outermost last.
+    """What the body is wrapped in, outermost last: content codings, transfer codings (RFC 9112 section 7).
 
     Chunks have been taken off already.
     """
@@ -227,7 +231,8 @@ def _connector(settings: FetchSettings) -> aiohttp.TCPConnector:
         ssl=settings.verify_tls,
         socket_factory=None if settings.proxy else functools.partial(_guarded_socket, settings),
     )
-    max_idle = None if settings.proxy else settings.connections
+    # behind a proxy the start of a tunnel looks like an idle connection, and must not be closed
+    max_idle = None if settings.proxy else settings.connections or None
     connector._factory = cast(
         "functools.partial[ResponseHandler]",
         functools.partial(_Connection, asyncio.get_running_loop(), {}, max_idle),
@@ -295,13 +300,27 @@ class _Connection(ResponseHandler):
         self._idle.pop(self, None)
         if self._requests == 1 and not self.is_eof():
             self.set_exception(_dropped(exc))
-        if exc is not None and self._payload is not None and not self._payload.is_eof():
-            self._payload.set_exception(_dropped(exc))
+        if exc is not None:
+            self._cut_off(exc)
         super().connection_lost(exc)
+
+    def close(self) -> None:
+        """Close the connection, which may be in the middle of a body."""
+        self._cut_off(None)
+        super().close()
+
+    def abort(self) -> None:
+        """Close it at once."""
+        self._cut_off(None)
+        super().abort()
 
     @property
     def _complete(self) -> bool:
         return self._payload is None or self._payload.is_eof()
+
+    def _cut_off(self, error: BaseException | None) -> None:
+        if self._payload is not None and not self._payload.is_eof():
+            self._payload.set_exception(_dropped(error))
 
     def _head_received(self, head: bytes) -> None:
         self._head_bytes += len(head)
@@ -335,7 +354,7 @@ _HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
 def _dropped(error: BaseException | None) -> FetchError:
     if isinstance(error, ssl.SSLError):
         return FetchError("tls", _tls_detail(error))
-    words = getattr(error, "strerror", None) or "the connection was closed"
+    words = _words(error) if isinstance(error, OSError) else "the connection was closed"
     return FetchError("reset", f"{words} before the response was complete")
 
 
@@ -352,10 +371,10 @@ class _CookieJar(aiohttp.CookieJar):
 
     @staticmethod
     def _is_domain_match(domain: str, hostname: str) -> bool:
-        """A whole top-level domain is nobody's (RFC 6265 section 5.3 step 5, without the suffix list)."""
-        if "." not in domain:
-            return domain == hostname
-        return aiohttp.CookieJar._is_domain_match(domain, hostname)
+        """Never for more than the site: a public suffix is nobody's (RFC 6265 section 5.3 step 5)."""
+        site = registrable_domain(hostname)
+        within = domain == site or domain.endswith("." + site)
+        return within and aiohttp.CookieJar._is_domain_match(domain, hostname)
 
 
 class _BlockedError(OSError):
@@ -416,12 +435,15 @@ def address_kind(url: str) -> str | None:
     """The kind, as in `forbidden`, of the address that a normalized URL names; None for any other name."""
     host = host_key(url)
     name = host.rpartition("]")[0].lstrip("[") or host.partition(":")[0]
-    if name == "localhost" or name.endswith(".localhost"):  # RFC 6761 section 6.3
-        return "loopback"
     try:
-        return forbidden(name)
+        return forbidden(_literal(name))
     except ValueError:
         return None
+
+
+def _literal(host: str) -> str:
+    """The address that a name stands for without being looked up (RFC 6761 section 6.3), or `host` itself."""
+    return "127.0.0.1" if host == "localhost" or host.endswith(".localhost") else host
 
 
 def _innermost(
@@ -461,7 +483,7 @@ def _explain(error: Exception, settings: FetchSettings) -> tuple[FailureKind, st
             return "truncated", "the body ends early"
         case UnicodeError():
             return "dns", "the host name cannot be encoded"
-        case aiohttp.InvalidURL() | ValueError():
+        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError() | ValueError():
             return "blocked", f"not a URL that can be fetched: {_one_line(str(error))}"
         case _:
             return "protocol", _one_line(f"{type(error).__name__}: {error}")
@@ -470,7 +492,7 @@ def _explain(error: Exception, settings: FetchSettings) -> tuple[FailureKind, st
 def _explain_connect(error: aiohttp.ClientConnectorError) -> tuple[FailureKind, str]:
     cause = error.os_error
     proxy = "proxy: " if isinstance(error, aiohttp.ClientProxyConnectionError) else ""
-    words = proxy + (cause.strerror or _one_line(str(cause)) or type(cause).__name__)
+    words = proxy + _words(cause)
     if isinstance(cause, _BlockedError):
         return "blocked", words
     if isinstance(error, aiohttp.ClientConnectorDNSError):
@@ -482,6 +504,13 @@ def _explain_connect(error: aiohttp.ClientConnectorError) -> tuple[FailureKind, 
     if isinstance(cause, ConnectionResetError | BrokenPipeError | ConnectionAbortedError):
         return "reset", words
     return "refused", words
+
+
+def _words(error: OSError) -> str:
+    """The system's words for it, without the address that some event loops add."""
+    if isinstance(error, _BlockedError) or not error.errno or error.errno < 0:
+        return error.strerror or _one_line(str(error)) or type(error).__name__
+    return os.strerror(error.errno)
 
 
 def _tls_detail(error: ssl.SSLError) -> str:

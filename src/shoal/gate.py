@@ -7,32 +7,35 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+
+from msgspec.structs import replace
 
 from shoal.fetch import Fetcher
 from shoal.model import Failure, Response
+from shoal.policy import Retries, asked_pause_s, location
 from shoal.robots import MAX_BYTES, Rules, from_answer
 from shoal.urls import normalize, origin
 
 KEEP_S = 24 * 3600.0  # RFC 9309 2.4: not longer than 24 hours
 MAX_REDIRECTS = 5  # RFC 9309 2.3.1.2
-KEEP_FAILURE_S = 30.0  # do not ask again for each of a host's pages
+KEEP_FAILURE_S = 3.0  # do not ask again for each of a host's pages
 
 
 class Gate:
     """The robots.txt rules of all origins that this process has met."""
 
-    def __init__(self, fetcher: Fetcher, agent: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, fetcher: Fetcher, agent: str, retries: Retries) -> None:
+        """agent: the user agent or its product token; retries: how long a pause a server may ask for."""
         self._fetcher = fetcher
         self._agent = agent
-        self._clock = clock
+        self._retries = retries
         self._known: dict[str, tuple[float, Rules | Failure]] = {}
         self._reading: dict[str, asyncio.Task[Rules | Failure]] = {}
 
     def known(self, url: str) -> Rules | Failure | None:
         """The rules for the origin of `url`, if they have been read and have not expired."""
         found = self._known.get(origin(url))
-        return found[1] if found and found[0] > self._clock() else None
+        return found[1] if found and found[0] > time.monotonic() else None
 
     async def read(self, url: str) -> Rules | Failure:
         """Fetch robots.txt of the origin of `url`; callers who come meanwhile share the one fetch."""
@@ -46,8 +49,11 @@ class Gate:
     async def _fetch(self, site: str) -> Rules | Failure:
         answer = await self._follow(f"{site}/robots.txt")
         rules = from_answer(answer, self._agent)
+        if isinstance(rules, Failure) and isinstance(answer, Response):
+            pause_s = asked_pause_s(answer, 1, retries=self._retries, now=time.time())
+            rules = replace(rules, pause_s=pause_s)
         keep_s = KEEP_FAILURE_S if isinstance(rules, Failure) else KEEP_S
-        self._known[site] = self._clock() + keep_s, rules
+        self._known[site] = time.monotonic() + keep_s, rules
         return rules
 
     async def _follow(self, url: str) -> Response | Failure:
@@ -56,7 +62,7 @@ class Gate:
             answer = await self._fetcher.fetch(url, max_body_bytes=MAX_BYTES)
             if isinstance(answer, Failure) or answer.status not in {301, 302, 303, 307, 308}:
                 return answer
-            target = normalize(answer.header("location") or "", url)
+            target = normalize(location(answer), url)
             if target is None:
                 return answer
             url = target

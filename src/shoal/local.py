@@ -76,10 +76,8 @@ def prepare(job: Job) -> Stats:
     with job.open_frontier() as frontier:
         if not job.fresh:
             _check_same(job, frontier.describe())
-        with _start_of_store(job, frontier) as position:
-            if job.fresh:
-                frontier.purge()
-            frontier.commit((), position=position)
+        with _opened_store(job, frontier, fresh=job.fresh):
+            pass
         frontier.configure(job.crawl.limits())
         frontier.describe({**_fixed(job), "settings": msgspec.to_builtins(job.crawl.settings)})
         reap_dead(frontier)
@@ -109,14 +107,20 @@ def _shown(value: object) -> str:
 
 
 @contextmanager
-def _start_of_store(job: Job, frontier: Frontier) -> Iterator[tuple[str, int] | None]:
+def _opened_store(job: Job, frontier: Frontier, *, fresh: bool = False) -> Iterator[Store | None]:
+    """The store of the items, ready to be written; with `fresh`, store and frontier are emptied first."""
     store = job.open_store()
     if store is None:
+        if fresh:
+            frontier.purge()
         yield None
         return
     try:
-        with store.open(committed=lambda: frontier.position(store.name), fresh=job.fresh) as position:
-            yield position
+        with store.open(committed=lambda: frontier.position(store.name), fresh=fresh) as position:
+            if fresh:
+                frontier.purge()
+            frontier.commit((), position=position)
+        yield store
     finally:
         store.close()
 
@@ -137,13 +141,12 @@ def run(job: Job, watch: Watch) -> bool:
 
 def _work(job: Job, parent: int | None) -> bool:
     """Work in this process; returns whether it was stopped. `parent`: a pipe that closes when it dies."""
-    store = job.open_store()
-    try:
-        with job.open_frontier() as frontier, asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_work_until_stopped(job, frontier, store, parent))
-    finally:
-        if store is not None:
-            store.close()
+    with (
+        job.open_frontier() as frontier,
+        _opened_store(job, frontier) as store,
+        asyncio.Runner(loop_factory=_loop_factory()) as runner,
+    ):
+        return runner.run(_work_until_stopped(job, frontier, store, parent))
 
 
 async def _work_until_stopped(job: Job, frontier: Frontier, store: Store | None, parent: int | None) -> bool:

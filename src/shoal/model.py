@@ -19,7 +19,7 @@ State: TypeAlias = Literal["queued", "leased", "done", "dead", "skipped"]
 """Where a known URL stands. A queued one whose time has not come yet is also called delayed."""
 
 Item: TypeAlias = Mapping[str, object]
-"""One extracted row: names to values that JSON, or `shoal.store.base.encode`, can write."""
+"""One extracted row: names to values that JSON, or `shoal.store.encode`, can write."""
 
 
 class Link(Struct, frozen=True):
@@ -90,6 +90,8 @@ class Failure(Struct, frozen=True):
     detail: str
     """One line for people: what happened, with the library's own words."""
     elapsed_s: float = 0.0
+    pause_s: float = 0.0
+    """The server asked for its host to be left alone this long."""
 
 
 class Response(Struct, frozen=True):
@@ -184,26 +186,26 @@ class Stats(Struct, frozen=True):
 
 
 class PageRecord(Struct, frozen=True):
-    """What the frontier knows of one URL (`why`, `dead`)."""
+    """What the frontier knows of one URL (`why`, `dead`). A back end may keep less of pages that are done."""
 
     url: str
     state: State
-    priority: int
-    depth: int
-    attempts: int
-    losses: int
-    host: str
-    reason: str
-    error: str
-    status: int
-    parent: str
+    priority: int = 0
+    depth: int = 0
+    attempts: int = 0
+    losses: int = 0
+    host: str = ""
+    reason: str = ""
+    error: str = ""
+    status: int = 0
+    parent: str = ""
     """The page that it was found on first; empty for a seed."""
-    added_at: float
-    finished_at: float | None
-    not_before: float | None
-    worker: str
+    added_at: float | None = None
+    finished_at: float | None = None
+    not_before: float | None = None
+    worker: str = ""
     """Who holds the lease, if it is leased."""
-    deadline: float | None
+    deadline: float | None = None
 
 
 class HostRecord(Struct, frozen=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypeVar, overload
@@ -22,15 +22,12 @@ from shoal.errors import ConfigError
 from shoal.model import PRIORITIES, Link, Response
 from shoal.urls import DEFAULT, Base, Spelling, normalize
 
-MAX_HTML_LENGTH = 1 << 28
+MAX_HTML_LENGTH = 1 << 26
 """`Selection.getall` refuses to write more characters: nested elements repeat each other's HTML."""
 
 _HTML = frozenset({"", "text/html"})
-_LANDMARKS = frozenset({"a", "area", "base", "frame", "iframe", "link", "meta", "template", "title"})
+_LANDMARKS = frozenset({"a", "area", "base", "frame", "iframe", "link", "meta", "title"})
 _NO_META: Mapping[str, object] = MappingProxyType({})
-
-_INERT = ":not(template:not([shadowrootmode]) *)"
-_LEADS = ":is([href], svg [xlink\\:href], iframe[src], frame[src])"
 
 Default = TypeVar("Default")
 
@@ -195,10 +192,11 @@ class Page:
         if selector is None:
             leads = self._leads(self._iframes if iframes is None else iframes)
         else:
-            leads = compile_selector(selector).leads(self._tree)
-        hrefs = dict.fromkeys(
-            href for element, href in leads if not (obey_nofollow and _is_marked(element, "nofollow"))
-        )
+            inert = self._inert
+            leads = (lead for lead in compile_selector(selector).leads(self._tree) if lead[0] not in inert)
+        if obey_nofollow:
+            leads = (lead for lead in leads if not _is_marked(lead[0], "nofollow"))
+        hrefs = dict.fromkeys(href for _, href in leads)
         urls = dict.fromkeys(map(self._base.join, hrefs))
         depth = self.depth + 1
         return [Link(url=url, priority=priority, depth=depth, meta=meta) for url in urls if url is not None]
@@ -219,18 +217,19 @@ class Page:
         return tree
 
     @cached_property
-    def _landmarks(self) -> list[Element]:
-        """The elements that say what the page is and where it leads, from one walk over the tree."""
-        landmarks: list[Element] = []
+    def _inert(self) -> frozenset[Element]:
+        """What is in templates: it is not part of the document. A declared shadow root will be."""
         inert: set[Element] = set()
-        for element in self._tree.iter_elements(_LANDMARKS):
-            if inert and element in inert:
-                continue
-            if element.tag != "template":
-                landmarks.append(element)
-            elif element.attr("shadowrootmode") is None:
-                inert.update(element.iter_elements(_LANDMARKS))
-        return landmarks
+        for template in self._tree.iter_elements("template"):
+            if template not in inert and template.attr("shadowrootmode") is None:
+                inert.update(template.iter_elements())
+        return frozenset(inert)
+
+    @cached_property
+    def _landmarks(self) -> list[Element]:
+        """The elements that say what the page is and where it leads."""
+        inert = self._inert
+        return [e for e in self._tree.iter_elements(_LANDMARKS) if not (inert and e in inert)]
 
     @cached_property
     def _base(self) -> Base:
@@ -336,47 +335,59 @@ class Part(Struct, frozen=True):
     name: str = ""
     """Of the attribute."""
     deep: bool = False
-    """The text of the elements within, too."""
-
-    def elements(self, root: Document | Element) -> list[Element]:
-        """What matches in the tree below `root`, and `root` itself, in the order of the document."""
-        found = root.select(self.css)
-        return [root, *found] if isinstance(root, Element) and root.matches(self.css) else found
+    """Ask the elements within, too."""
 
     def nodes(self, root: Document | Element) -> Sequence[Node]:
         """What this part asks for, in the order of the document."""
-        elements = self.elements(root)
+        elements = self._elements(root)
         if self.pseudo == "text":
-            return self._texts(root, elements)
+            return self._texts(elements)
         if self.pseudo == "attr":
             return [value for element in elements if (value := element.attr(self.name)) is not None]
         return elements
 
     def leads(self, root: Document) -> Iterator[tuple[Element | None, str]]:
         """The links that this part means, each with its element, if that can tell how to treat it."""
+        elements = self._elements(root)
         if self.pseudo == "text":
-            yield from ((None, text) for text in self._texts(root, self.elements(root)))
-            return
-        css = f":is({self.css})"
-        if not self.pseudo:
-            css = f"{css}{_LEADS}, {css}:not({_LEADS}) :is(a, area)"
-        for element in root.select(f":is({css}){_INERT}"):
-            href = element.attr(self.name) if self.pseudo else _href(element)
-            if href is not None:
-                yield element, href
+            yield from ((None, text) for text in self._texts(elements))
+        elif self.pseudo == "attr":
+            yield from _hrefs(elements, lambda element: element.attr(self.name))
+        else:
+            yield from self._leads(elements)
 
-    def _texts(self, root: Document | Element, elements: list[Element]) -> list[str]:
-        nested = len(elements) > 1 and root.select_one(f":is({self.css}) :is({self.css})") is not None
-        outer = self._outermost(elements) if nested else elements
+    def _elements(self, root: Document | Element) -> list[Element]:
+        """What matches in the tree below `root`, and `root` itself, in the order of the document."""
+        elements = root.select(self.css)
+        if isinstance(root, Element) and root.matches(self.css):
+            elements.insert(0, root)
+        if self.deep and self.pseudo == "attr":
+            return [inner for outer in self._outermost(elements) for inner in outer.iter_elements(None, True)]
+        return elements
+
+    def _leads(self, elements: Iterable[Element]) -> Iterator[tuple[Element, str]]:
+        inside: set[Element] = set()
+        for element in elements:
+            if (href := _href(element)) is not None:
+                yield element, href
+            elif element not in inside:
+                inside.update(element.select(self.css))
+                yield from _hrefs(element.iter_elements(("a", "area")), _href)
+
+    def _texts(self, elements: list[Element]) -> list[str]:
+        outer = self._outermost(elements)
         if self.deep:
             return [text for element in outer for text in element.strings]
-        if not nested:
+        if len(outer) == len(elements):
             return [child.data for e in elements for child in e.children if isinstance(child, Text | CData)]
         chosen = set(elements)
         inner = (node for element in outer for node in element.descendants)
         return [node.data for node in inner if isinstance(node, Text | CData) and node.parent in chosen]
 
     def _outermost(self, elements: list[Element]) -> list[Element]:
+        """Those that are in none of the others. Linear, as no tree is walked twice."""
+        if len(elements) < 2:
+            return elements
         outer: list[Element] = []
         inside: set[Element] = set()
         for element in elements:
@@ -461,12 +472,11 @@ def _branch(text: str, start: int, end: int, pseudo: re.Match[str] | None) -> tu
     name = pseudo["name"] or ""
     css = text[start : pseudo.start()]
     if not css.strip():
-        return "*", kind, name, kind == "text"
+        return ":scope", kind, name, True
     if css.rstrip().endswith((">", "+", "~")):
         return _checked(text, start, pseudo.start(), "*"), kind, name, False
     css = _checked(text, start, pseudo.start())
-    deep = text[pseudo.start() - 1].isspace()
-    return (f":is({css}), :is({css}) *", kind, name, False) if deep and name else (css, kind, name, deep)
+    return css, kind, name, text[pseudo.start() - 1].isspace()
 
 
 def _checked(text: str, start: int, end: int, suffix: str = "") -> str:
@@ -543,6 +553,12 @@ def _href(element: Element) -> str | None:
     if href is None and element.namespace is Namespace.SVG:
         return element.attr("xlink:href")
     return href
+
+
+def _hrefs(
+    elements: Iterable[Element], href: Callable[[Element], str | None]
+) -> Iterator[tuple[Element, str]]:
+    return ((element, value) for element in elements if (value := href(element)) is not None)
 
 
 def _is_marked(element: Element | None, mark: str) -> bool:

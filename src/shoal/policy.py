@@ -123,11 +123,11 @@ def judge(answer: Response | Failure, attempt: int, *, retries: Retries, now: fl
         return _judge_failure(answer, attempt, retries, draw)
     if 200 <= answer.status < 300:
         return Read()
-    location = _location(answer)
+    target = location(answer)
     if answer.status == 300:
-        return Redirect(location) if location else Read()
+        return Redirect(target) if target else Read()
     if answer.status in _REDIRECTS:
-        return Redirect(location) if location else Dead("redirect without a location")
+        return Redirect(target) if target else Dead("redirect without a location")
     reason = f"HTTP {answer.status}"
     if answer.status not in _TRANSIENT:
         return Dead(reason)
@@ -176,7 +176,7 @@ def retry_after_s(value: str, now: float) -> float | None:
         return min(float(value), _FOREVER_S)
     try:
         when = parsedate_to_datetime(value)
-    except (ValueError, TypeError, IndexError, OverflowError):
+    except (ValueError, OverflowError):
         return None
     return max(0.0, (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() - now)
 
@@ -209,15 +209,15 @@ def _judge_failure(failure: Failure, attempt: int, retries: Retries, draw: float
         return Dead(reason)
     if failure.kind == "robots":
         retries = replace(retries, base_s=retries.pause_s)
-    return retry(reason, attempt, retries=retries, draw=draw)
+    return retry(reason, attempt, retries=retries, draw=draw, pause_s=failure.pause_s)
 
 
 def _doubled(base_s: float, attempt: int, cap_s: float) -> float:
     return min(cap_s, base_s * 2.0 ** min(attempt - 1, 60))
 
 
-def _location(answer: Response) -> str:
-    """The target of a redirect as browsers read it: UTF-8 where it is valid, else the octets as they came."""
+def location(answer: Response) -> str:
+    """The Location header as browsers read it: UTF-8 where it is valid, else the octets as they came."""
     value = (answer.header("location") or "").strip(" \t")
     try:
         return value.encode("latin-1").decode()

@@ -37,27 +37,45 @@ def _listed(crawls: dict[str, Crawl]) -> str:
 
 
 def _import(path: Path) -> ModuleType:
-    if not path.is_file():
+    if path.is_dir() or not path.exists():
         raise ConfigError(f"there is no scraper file {path}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    spec = importlib.util.spec_from_file_location(_module_name(path), path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"{path} is not a Python file (its name must end in .py)")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
+    sys.modules[spec.name] = module
     sys.path.insert(0, str(path.parent.resolve()))
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
-        raise ConfigError(f"{path} does not import: {_own_lines(error, path)}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{error}{_where(error, path)}") from error
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"{path} does not import: {_words(error)}{_where(error, path)}") from error
     return module
 
 
-def _own_lines(error: BaseException, path: Path) -> str:
-    """What went wrong, and where in the user's own code: one line."""
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_beside(frame.filename, path)]
-    where = "".join(f" at {Path(frame.filename).name}:{frame.lineno} ({frame.line})" for frame in own)
-    return traceback.format_exception_only(error)[-1].strip() + where
+def _module_name(path: Path) -> str:
+    """The file's own, unless a module has it: `shoal run json.py` must not replace that one."""
+    return f"scraper_{path.stem}" if path.stem in sys.modules else path.stem
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return f"it ends the program (sys.exit({error.code or ''!r}))"
+    return traceback.format_exception_only(error)[-1].strip()
+
+
+def _where(error: BaseException, path: Path) -> str:
+    """Where in the user's own code it came up: the way to it, on one line."""
+    own = [
+        f"{Path(frame.filename).name}:{frame.lineno} ({frame.line})"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if _is_beside(frame.filename, path)
+    ]
+    if isinstance(error, SyntaxError) and error.filename:
+        own.append(f"{Path(error.filename).name}:{error.lineno} ({(error.text or '').strip()})")
+    return f", at {' -> '.join(own)}" if own else ""
 
 
 def _is_beside(file: str, path: Path) -> bool:
-    return Path(file).resolve().parent == path.resolve().parent
+    return not file.startswith("<") and Path(file).resolve().is_relative_to(path.resolve().parent)

@@ -22,7 +22,7 @@ def settle(frontier: Frontier, store: Store | None, outcomes: Sequence[Outcome])
 
     Outcomes whose lease was lost are dropped: their pages are being done by somebody else. So it does no
     harm to settle outcomes again after an error. A page whose items the store refuses becomes a dead letter.
-    Raises FrontierUnavailable and StoreUnavailable.
+    Raises FrontierUnavailable and StoreUnavailable, and StoreError if the store itself cannot be used.
     """
     while outcomes:
         try:
@@ -50,10 +50,11 @@ def _settle_one_by_one(
     if len(outcomes) > 1:
         for outcome in outcomes:
             settle(frontier, store, [outcome])
-    else:
+    elif outcomes[0].items and store is not None:
+        with store.write((), committed=lambda: frontier.position(store.name)):
+            pass  # the store as a whole is usable: it raises again if not
         log.error("%s", error)
-        settle(
-            frontier,
-            store,
-            [replace(outcomes[0], state="dead", reason=NOT_STORABLE, error=str(error), items=())],
-        )
+        refused = replace(outcomes[0], state="dead", reason=NOT_STORABLE, error=str(error), items=())
+        settle(frontier, store, [refused])
+    else:
+        raise error

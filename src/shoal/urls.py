@@ -121,7 +121,7 @@ def respell_escapes(text: str) -> str:
     RFC 3986 sections 6.2.2.1 and 6.2.2.2. This cannot make dot segments: the parser has resolved those
     written with %2E. Behind a stray `%` nothing is decoded, as "%%32%35" would become the escape "%%25".
     """
-    return _RESPELLED.sub(_respell, text) if "%" in text else text
+    return _RESPELLED.sub(_respell, text)
 
 
 class Wildcard(Struct, frozen=True):
@@ -144,13 +144,13 @@ class Wildcard(Struct, frozen=True):
             return text == self.head
         if not (text.startswith(self.head) and text.endswith(self.tail)):
             return False
-        at, end = len(self.head), len(text) - len(self.tail)
+        at = len(self.head)
         for piece in self.pieces:
-            at = text.find(piece, at, end)
+            at = text.find(piece, at)
             if at < 0:
                 return False
             at += len(piece)
-        return at <= end
+        return at <= len(text) - len(self.tail)
 
 
 def _normalized(text: str, base: _Url | None, spelling: Spelling) -> str | None:
@@ -209,7 +209,7 @@ def _query_in_charset(href: str, charset: str) -> str:
         # "&#8224;" for what the encoding lacks, escaped: no other byte of a non-ASCII run is "&" or ";"
         return quote_from_bytes(run[0].encode(charset, "xmlcharrefreplace"), _SAFE_IN_QUERY)
 
-    path, mark, query = href.partition("#")[0].partition("?")
+    path, mark, query = href.partition("?")
     try:
         return path + mark + _NON_ASCII.sub(escape, query)
     except (LookupError, ValueError):  # not an encoding that a page can have

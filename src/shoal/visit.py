@@ -41,7 +41,7 @@ class Visitor:
         self._scope = crawl.scope()
         self._sorter = handle.Sorter(crawl)
         self._fetcher = fetcher
-        self._gate = Gate(fetcher, crawl.settings.user_agent)
+        self._gate = Gate(fetcher, crawl.settings.user_agent, self._retries)
         self._threads = threads
         readable = [Wildcard.of(pattern) for pattern in crawl.settings.content_types]
         self._readable = lru_cache(256)(lambda kind: not kind or any(each.matches(kind) for each in readable))
@@ -63,7 +63,7 @@ class Visitor:
             rules = self._gate.known(url) or await self._read_rules(url)
             if isinstance(rules, Failure):
                 return attempt.end(self._judge_failure(rules, lease), rules.detail)
-            attempt.crawl_delay_s = rules.crawl_delay_s or 0.0
+            attempt.crawl_delay_s = self._crawl_delay_s(rules)
             if not rules.allows(path_query(url)):
                 return attempt.skip(BY_ROBOTS)
         attempt.started_at = time.monotonic()
@@ -81,9 +81,12 @@ class Visitor:
     async def _read_rules(self, url: str) -> Rules | Failure:
         """Fetch robots.txt; the page itself is the next request to that host, so it keeps its distance."""
         rules = await self._gate.read(url)
-        asked_s = 0.0 if isinstance(rules, Failure) else rules.crawl_delay_s or 0.0
-        await asyncio.sleep(max(self._settings.delay_s, asked_s))
+        await asyncio.sleep(max(self._settings.delay_s, self._crawl_delay_s(rules)))
         return rules
+
+    def _crawl_delay_s(self, rules: Rules | Failure) -> float:
+        asked_s = 0.0 if isinstance(rules, Failure) else rules.crawl_delay_s or 0.0
+        return min(asked_s, self._settings.max_crawl_delay_s)
 
     def _judge_failure(self, failure: Failure, lease: Lease) -> Retry | Dead:
         return judge(failure, lease.attempt, retries=self._retries, now=time.time(), draw=random.random())
@@ -115,7 +118,13 @@ class Visitor:
         return attempt.done(REDIRECTED, f"to {hop.url}", links=(further,))
 
     async def _read(self, answer: Response, attempt: _Attempt) -> Outcome:
-        page = Page(answer, attempt.lease.link, self._spelling)
+        page = Page(
+            answer,
+            attempt.lease.link,
+            self._spelling,
+            obey_nofollow=self._settings.obey_nofollow,
+            iframes=self._settings.follow_iframes,
+        )
         if not self._readable(page.content_type):
             return attempt.skip(f"content type {page.content_type}")
         try:

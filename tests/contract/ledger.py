@@ -68,7 +68,9 @@ class Ledger:
         self._db.close()
 
 
-def outcome(token: int, *items: Mapping[str, object], page: int | None = None, state: State = "done") -> Outcome:
+def outcome(
+    token: int, *items: Mapping[str, object], page: int | None = None, state: State = "done"
+) -> Outcome:
     """How a page ended: page `page` (by default one for each token), with these items."""
     number = token if page is None else page
     link = Link(f"https://shop.example/{number}")

@@ -15,6 +15,9 @@ from msgspec.structs import replace
 from shoal.model import Grant, Lease, Limits, Link, Outcome, PageRecord, Stats
 from shoal.urls import fingerprint, host_key
 
+LOST = "(lost)"
+"""Stands for the reason of a page that was lost too often; the wording is the back end's."""
+
 
 @dataclass(eq=False)
 class Page:
@@ -140,7 +143,7 @@ class Oracle:
             assert again_s is None or self.paused, f"asks again after {again_s} for nothing"
         else:
             assert again_s is not None, f"never asks again, while at {opening} something happens"
-            assert now + again_s in {opening, *self.moments(now)}, "asks again when nothing can have changed"
+            assert now + again_s in {opening, *self.moments(now)}, f"nothing changes {again_s} from {now}, {self.moments(now)}"
             assert now + again_s <= opening, f"asks again after {again_s}, too late for {opening - now}"
 
     def open_producers(self, now):
@@ -196,7 +199,7 @@ class Oracle:
             page.losses, self.losses = page.losses + 1, self.losses + 1
             self.end_unfinished(page, now)
             if page.losses >= self.limits.max_losses:
-                page.state, page.finished_at = "dead", now
+                page.state, page.finished_at, page.reason = "dead", now, LOST
         return len(pages)
 
     def end_unfinished(self, page, now):

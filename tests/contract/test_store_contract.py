@@ -94,16 +94,19 @@ def read(kind: str, path: Path) -> list[dict[str, object]]:
 
 
 def rows_of(*tokens: int, rows: int = 2) -> list[tuple[str, int]]:
+    """What `Place.rows` gives for the pages of these tokens."""
     return [(f"https://shop.example/{token}", n) for token in tokens for n in range(rows)]
 
 
 @pytest.fixture(params=TARGETS)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """An empty place for each kind of store."""
     with closing(Place(request.param, tmp_path)) as place:
         yield place
 
 
-def place_of(kind: str) -> Callable[..., object]:
+def place_of(kind: str) -> pytest.MarkDecorator:
+    """Run the test on this kind only."""
     return pytest.mark.parametrize("place", [kind], indirect=True)
 
 
@@ -123,7 +126,7 @@ def test_committed_rows_stay(place: Place):
     assert place.rows() == rows_of(1, 2, 3, 4)
 
 
-def test_rows_are_on_disk_before_the_commit(place: Place):
+def test_rows_are_written_before_the_commit(place: Place):
     """Inside the context others can read the rows already, so that no commit can come before them."""
     store = place.open()
     with store.write([page(1)], committed=place.ledger.committed(store)):
@@ -155,12 +158,14 @@ def test_an_error_after_the_commit_keeps_the_rows(place: Place):
     """What is committed stays, however the context ends."""
     store = place.open()
     outcomes = [page(1)]
-    with (
-        pytest.raises(RuntimeError),
-        store.write(outcomes, committed=place.ledger.committed(store)) as position,
-    ):
-        place.ledger.commit(outcomes, position=position)
-        raise RuntimeError
+
+    def commit_and_fail() -> None:
+        with store.write(outcomes, committed=place.ledger.committed(store)) as position:
+            place.ledger.commit(outcomes, position=position)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        commit_and_fail()
     assert place.rows() == rows_of(1)
 
 
@@ -239,9 +244,7 @@ def worker(place: Place, ledger_path: Path, first: int, count: int, die: str = "
 
 
 @pytest.mark.parametrize(("die", "survive"), [("before", []), ("after", [1])])
-def test_a_killed_worker_leaves_what_is_committed(
-    place: Place, tmp_path: Path, die: str, survive: list[int]
-):
+def test_a_killed_worker_leaves_what_is_committed(place: Place, tmp_path: Path, die: str, survive: list[int]):
     """Killed before its commit a worker leaves no row, killed after it all of them."""
     path = tmp_path / "ledger"
     assert worker(place, path, 1, 1, die).wait() == -signal.SIGKILL
@@ -256,8 +259,8 @@ def test_processes_share_a_store(place: Place, tmp_path: Path):
     """Three processes write at once and one is killed: each committed row is there exactly once."""
     path = tmp_path / "ledger"
     with closing(Ledger(str(path))) as ledger:
-        workers = [worker(place, path, first, 40) for first in (100, 200, 300)]
-        while len(ledger.done()) < 30:
+        workers = [worker(place, path, first, 25) for first in (100, 200, 300)]
+        while len(ledger.done()) < 20:
             time.sleep(0.002)
         workers[0].kill()
         codes = [process.wait() for process in workers]
@@ -265,16 +268,16 @@ def test_processes_share_a_store(place: Place, tmp_path: Path):
             ledger.open(store)
         done = ledger.done()
     assert codes[1:] == [0, 0]
-    assert len(done) >= 80
+    assert len(done) >= 50
     assert sorted(place.rows()) == rows_of(*sorted(done))
 
 
-FATES = st.sampled_from(["commit", "commit", "commit", "lose", "fail", "crash before", "crash after", "go back"])
+FATES = st.sampled_from(["commit", "commit", "lose", "fail", "crash before", "crash after", "go back"])
 STEPS = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3), FATES, st.floats(0, 1)), max_size=8)
 
 
 @pytest.mark.parametrize("kind", TARGETS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(steps=STEPS)
 def test_any_history_leaves_exactly_the_committed_rows(kind: str, steps: list[tuple[int, int, str, float]]):
     """Two stores, any sequence of commits, lost leases, errors, crashes, torn writes and roll-backs."""
@@ -427,14 +430,17 @@ def unprivileged() -> Iterator[None]:
 
 
 def missing_directory(path: Path) -> None:
+    """The directory is not there."""
     path.parent.rmdir()
 
 
 def forbidden_directory(path: Path) -> None:
+    """The directory is there, but nothing may be made in it."""
     path.parent.chmod(0o500)
 
 
 def directory_itself(path: Path) -> None:
+    """A directory has the name already."""
     path.mkdir()
 
 
@@ -468,7 +474,7 @@ def test_a_full_disk_loses_nothing(place: Place):
     store = place.open()
     place.ledger.write(store, [page(1)])
     big = [page(token, rows=100) for token in range(2, 60)]
-    with full_disk(100_000), pytest.raises(StoreUnavailable, match="cannot write .*items"):
+    with full_disk(100_000), pytest.raises(StoreUnavailable, match=r"cannot write .*items"):
         place.ledger.write(store, big)
     assert place.rows() == rows_of(1)
     place.ledger.write(store, big)
@@ -477,7 +483,7 @@ def test_a_full_disk_loses_nothing(place: Place):
 
 def test_text_of_any_kind_is_stored(place: Place):
     """Quotes, separators, line ends, NUL, emoji and halves of surrogate pairs come back from the store."""
-    text = 'a"b,c;d\r\ne\rf\n\x00\u2028😀\'=1'
+    text = "a\"b,c;d\r\ne\rf\n\x00\u2028😀'=1"
     place.ledger.write(place.open(), [outcome(1, {"url": text, "n": 1, "half": "\ud800x"})])
     (row,) = read(place.kind, place.path)
     assert (row["url"], row["half"]) == (text, "\ufffdx")
@@ -515,7 +521,7 @@ def test_stores_are_imported_when_they_are_needed():
     """Choosing a store does not load the others."""
     code = (
         "import sys; from shoal.store import open_store; open_store('a.jsonl', crawl='x');"
-        "print(sorted({'shoal.store.csv', 'shoal.store.sqlite', 'sqlite3', 'csv'} & sys.modules.keys()))"
+        "print(sorted({'shoal.store.csv', 'shoal.store.sqlite'} & sys.modules.keys()))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
@@ -534,6 +540,20 @@ def test_a_file_edited_by_another_program_is_refused(place: Place):
     with pytest.raises(StoreError, match=r"items\.\w+ was changed by another program.*--fresh"):
         place.open()
     assert place.path.read_bytes() == edited
+
+
+@only_files
+@pytest.mark.parametrize("sync", [True, False])
+def test_rows_are_synced_before_the_commit(place: Place, monkeypatch: pytest.MonkeyPatch, sync: bool):
+    """With `sync` each batch that has rows is synced once, whole and before its commit; without it never."""
+    synced: list[bytes] = []
+    monkeypatch.setattr("shoal.store.file._sync", lambda fd: synced.append(place.path.read_bytes()))
+    with closing(open_store(place.target, crawl="shop", sync=sync)) as store:
+        place.ledger.open(store)
+        with store.write([page(1)], committed=place.ledger.committed(store)):
+            assert synced == ([place.path.read_bytes()] if sync else [])
+        place.ledger.write(store, [outcome(2)])
+    assert len(synced) == sync
 
 
 @only_files
@@ -615,7 +635,7 @@ def test_csv_refuses_columns_that_do_not_fit(csv_store):
     """On resume every given field must be a column of the file; the file stays as it is."""
     csv_store.ledger.write(csv_store("url", "title"), [outcome(1, {"url": "u"})])
     before = csv_store.path.read_bytes()
-    with pytest.raises(StoreError, match=r'columns of .*items\.csv do not fit: it has no "price", only url, title'):
+    with pytest.raises(StoreError, match=r'items\.csv do not fit: it has no "price", only url, title'):
         csv_store("url", "price")
     assert csv_store.path.read_bytes() == before
 
@@ -627,6 +647,17 @@ def test_csv_forgets_a_header_that_was_not_committed(csv_store):
     csv_store.ledger.write(second, [outcome(2, {"b": 2})])
     csv_store.ledger.write(first, [outcome(3, {"b": 3})])
     assert csv_store.path.read_bytes() == b"b\r\n2\r\n3\r\n"
+
+
+def test_csv_takes_a_new_header_when_all_is_undone(csv_store):
+    """A frontier that went back to the very start takes the header with it."""
+    store = csv_store()
+    csv_store.ledger.write(store, [outcome(1, {"a": 1})])
+    csv_store.ledger.write(store, [outcome(2, {"a": 2})])
+    csv_store.ledger.record((store.name, 0))
+    csv_store.ledger.write(store, [outcome(3, {"b": 3})])
+    csv_store.ledger.write(store, [outcome(4, {"b": 4})])
+    assert csv_store.path.read_bytes() == b"b\r\n3\r\n4\r\n"
 
 
 def test_csv_defuses_formulas_on_request(csv_store):
@@ -648,7 +679,7 @@ def test_csv_leaves_text_alone_otherwise(csv_store):
 ROWS = st.lists(st.lists(st.text(), min_size=2, max_size=2), min_size=1, max_size=5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(header=st.lists(st.text(), min_size=2, max_size=2, unique=True), rows=ROWS)
 def test_csv_round_trip(header: list[str], rows: list[list[str]]):
     """Any text comes back from csv.reader, in the header and in the rows, also after a restart."""
@@ -669,7 +700,7 @@ TABLE = ["_position", "_crawl", "_fingerprint", "_idx", "_token", "url"]
 
 @place_of("sqlite")
 def test_sqlite_has_a_column_for_each_field(place: Place):
-    """Columns appear with their fields; numbers stay numbers, and `url` is the page's unless the row has one."""
+    """Columns appear with their fields; numbers stay numbers; `url` is the page's unless the row has one."""
     store = place.open()
     place.ledger.write(store, [outcome(5, {"title": "A", "price": 1.5, "stock": True, "none": None})])
     place.ledger.write(store, [outcome(6, {"tags": ["x"], "url": "u", "big": 2**64, "min": -(2**63)})])
@@ -741,19 +772,18 @@ def test_sqlite_keeps_crawls_apart(place: Place):
 def test_sqlite_writes_again_what_another_has_cut(place: Place):
     """A process that comes in while the rows are put on disk does not cost them."""
     first, second = place.open(), place.open()
-    asked = 0
+    begun = 0
 
-    def committed() -> int | None:
-        nonlocal asked
-        asked += 1
-        if asked == 1:
+    def interfere(statement: str) -> None:
+        nonlocal begun
+        begun += statement == "BEGIN IMMEDIATE"
+        if statement == "BEGIN IMMEDIATE" and begun == 2:
             place.ledger.write(second, [page(1)])
-        return place.ledger.position(first.name)
 
-    with pytest.raises(StoreUnavailable):
-        short_of_patience(second)
-        with first.write([page(2)], committed=committed):
-            pass
+    first._db.set_trace_callback(interfere)  # there is no other way into the gap between its transactions
+    place.ledger.write(first, [page(2)])
+    assert begun > 3
+    assert place.rows() == rows_of(1, 2)
 
 
 @place_of("sqlite")
@@ -778,16 +808,27 @@ def test_sqlite_names_a_field_that_cannot_be_a_column(place: Place, field: str):
     store = place.open()
     place.ledger.write(store, [outcome(1, {"title": "A"})])
     with pytest.raises(StoreError, match=r'the field ".*" cannot be a column, rename it'):
-        place.ledger.write(store, [outcome(2, {"new": 1, field: "B"})])
+        place.ledger.write(store, [outcome(2, {"new": 1}, {field: "B"})])
     place.ledger.write(store, [outcome(3, {"new": 2})])
     assert [row["new"] for row in read("sqlite", place.path)] == [None, 2]
 
 
+@place_of("sqlite")
+def test_sqlite_needs_no_sync(place: Place):
+    """Without `sync` the rows are there as well."""
+    with closing(open_store(place.target, crawl="shop", sync=False)) as store:
+        place.ledger.write(place.ledger.open(store), [page(1)])
+    assert place.rows() == rows_of(1)
+
+
 def test_sqlite_columns_can_be_given(tmp_path: Path):
     """Given fields are columns from the start, quoted whatever they are called."""
-    with closing(Ledger()) as ledger, closing(
-        open_store(f"sqlite:{tmp_path / 'a.db'}", crawl="shop", fields=["url", 'b"c', "select", ""])
-    ) as store:
+    with (
+        closing(Ledger()) as ledger,
+        closing(
+            open_store(f"sqlite:{tmp_path / 'a.db'}", crawl="shop", fields=["url", 'b"c', "select", ""])
+        ) as store,
+    ):
         ledger.open(store)
         ledger.write(store, [outcome(1, {"select": 1, "": 2, 'b"c': 3})])
     (row,) = read("sqlite", tmp_path / "a.db")

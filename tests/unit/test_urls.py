@@ -194,8 +194,9 @@ def test_length_is_that_of_what_counts():
     "url",
     [
         "http://" + "a\u0301\u0323" * 400_000,
-        "HTTPS:" + "".join(map(chr, range(0x4E00, 0x4E00 + 8000))),
-        "\\\\" + "é." * 2000,
+        "http://" + "é" * 2000,
+        "HTTPS:" + "é" * 2000,
+        "\\\\" + "é" * 2000,
         "http://h/" + "../a/" * 400_000,
         "http://" + "@" * 1_000_000 + "h/",
         "data:image/png;base64," + "A" * 5_000_000,

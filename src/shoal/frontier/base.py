@@ -26,7 +26,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
-from shoal.model import Grant, HostRecord, Item, Limits, Link, Outcome, PageRecord, Stats
+from shoal.errors import ConfigError
+from shoal.model import PRIORITIES, Grant, HostRecord, Item, Limits, Link, Outcome, PageRecord, Stats
 
 
 class Frontier(ABC):
@@ -135,7 +136,7 @@ class Frontier(ABC):
 
     @abstractmethod
     def position(self, store: str) -> int | None:
-        """The committed length of a store that cannot upsert; None if nothing was ever recorded."""
+        """The position that was recorded last for this store; None if none ever was."""
 
     @abstractmethod
     def open_producer(self, name: str, seconds: float, *, now: float | None = None) -> bool:
@@ -212,3 +213,9 @@ class Frontier(ABC):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def check_priority(priority: int, url: str) -> None:
+    """Raise ConfigError unless it is one of 0..9."""
+    if priority not in PRIORITIES:
+        raise ConfigError(f"priority {priority} of {url} is not one of 0..9")

@@ -21,11 +21,10 @@ from typing import Any
 import msgspec
 
 from shoal.errors import ConfigError, FrontierError, FrontierUnavailable
-from shoal.frontier.base import Frontier
+from shoal.frontier.base import Frontier, check_priority
 from shoal.frontier.rows import CRAWL_COLUMNS, HOST_COLUMNS, CrawlRow, HostRow, crawl_values, host_values
 from shoal.frontier.seen import SeenCache
 from shoal.model import (
-    PRIORITIES,
     Grant,
     HostRecord,
     Item,
@@ -92,8 +91,7 @@ class SqliteFrontier(Frontier):
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 step = _Step(self._db, self._id, self.crawl, time.time() if now is None else now)
-                if step.crawl.epoch != self._epoch:
-                    self._seen.clear()
+                self._keep_up(step)
                 yield step
                 step.save()
                 self._version = self._data_version()
@@ -102,8 +100,14 @@ class SqliteFrontier(Frontier):
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise
-        self._epoch = step.crawl.epoch
         self._seen.update(step.seen)
+        self._keep_up(step)
+
+    def _keep_up(self, step: _Step) -> None:
+        """Trust the seen cache no longer than nothing was forgotten."""
+        if step.crawl.epoch != self._epoch:
+            self._seen.clear()
+            self._epoch = step.crawl.epoch
 
     # --- what a worker needs -------------------------------------------------------------
 
@@ -285,7 +289,7 @@ class SqliteFrontier(Frontier):
             return step.forget(fingerprint(url, key))
 
     def set_priority(self, url: str, priority: int, key: str = "") -> bool:
-        _check_priority(priority, url)
+        check_priority(priority, url)
         with self._step() as step:
             return step.set_priority(fingerprint(url, key), priority)
 
@@ -459,7 +463,7 @@ class _Step:
         return known
 
     def _new_page(self, mark: int, link: Link, parent: int | None, hosts: dict[str, HostRow]) -> _Row:
-        _check_priority(link.priority, link.url)
+        check_priority(link.priority, link.url)
         name = host_key(link.url)
         host = hosts.get(name) or hosts.setdefault(name, self.host_named(name))
         delayed = link.delay_s > 0
@@ -847,11 +851,6 @@ def _link(url: str, priority: int, depth: int, extra: str | None) -> Link:
         cookie=more.get("cookie", False),
         meta=more.get("meta"),
     )
-
-
-def _check_priority(priority: int, url: str) -> None:
-    if priority not in PRIORITIES:
-        raise ConfigError(f"priority {priority} of {url} is not one of 0..9")
 
 
 def _matching(state: str, **columns: str | None) -> tuple[str, tuple[str, ...]]:

@@ -9,25 +9,27 @@ from shoal.errors import ConfigError
 from shoal.store.base import Store
 
 
-def open_store(target: str, *, crawl: str, fields: Sequence[str] = ()) -> Store:
+def open_store(target: str, *, crawl: str, fields: Sequence[str] = (), sync: bool = True) -> Store:
     """The store for a target: FILE.jsonl, FILE.ndjson, FILE.csv or sqlite:FILE. It is not opened yet.
 
-    fields: the columns, in their order, if they are known. Raises ConfigError for any other target.
+    fields: the columns, in their order, if they are known.
+    sync: whether rows survive a power cut as well (see `shoal.store.file`).
+    Raises ConfigError for any other target.
     """
     kind, colon, path = target.partition(":")
     if colon and kind == "sqlite" and path and not path.startswith("//"):
         from shoal.store.sqlite import SqliteStore
 
-        return SqliteStore(path, crawl, fields)
+        return SqliteStore(path, crawl, fields, sync=sync)
     match PurePath(target).suffix.lower():
         case ".jsonl" | ".ndjson":
             from shoal.store.jsonl import JsonlStore
 
-            return JsonlStore(target)
+            return JsonlStore(target, sync=sync)
         case ".csv":
             from shoal.store.csv import CsvStore
 
-            return CsvStore(target, fields)
+            return CsvStore(target, fields, sync=sync)
     raise ConfigError(
         f"cannot tell what to write to '{target}': name it FILE.jsonl, FILE.ndjson, FILE.csv or sqlite:FILE"
     )

@@ -60,7 +60,7 @@ class Store(ABC):
     def write(self, outcomes: Sequence[Outcome], *, committed: Committed) -> AbstractContextManager[Position]:
         """Write the items of `outcomes`, provisionally; inside the context the caller commits.
 
-        The rows are on disk when the context begins, and it yields what `commit` must record with
+        The rows have left this process when the context begins, and it yields what `commit` must record with
         them. When it ends, with an exception or without, they are cut off again unless that is recorded.
         Processes that share the store wait for each other while the context is open.
         Raises StoreError for rows that do not fit and StoreUnavailable (disk full): nothing is written.

@@ -28,9 +28,14 @@ class CsvStore(FileStore):
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], fields: Sequence[str] = (), *, safe: bool = False
+        self,
+        path: str | os.PathLike[str],
+        fields: Sequence[str] = (),
+        *,
+        safe: bool = False,
+        sync: bool = True,
     ) -> None:
-        super().__init__(path)
+        super().__init__(path, sync=sync)
         self._safe = safe
         self._fields = tuple(map(self._spelled, fields))
         self._header: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import date, time
 from decimal import Decimal
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
@@ -55,6 +55,8 @@ def to_cell(value: object) -> str | int | float | None:
 def _foreign(value: object) -> object:
     """What msgspec does not know by itself, in terms of what it knows."""
     match value:
+        case None | bool():  # as a key, where the json module spells them like this too
+            return _encode(value).decode()
         case str():
             return str.__str__(value)
         case int():
@@ -69,9 +71,9 @@ def _foreign(value: object) -> object:
             return value.isoformat()
         case Mapping():
             return dict(value)
-    if hasattr(value, "model_dump"):  # pydantic, which need not be installed
-        return value.model_dump()
-    raise TypeError(f"a {_type(value)} has no form in a row; convert it first")
+    if _is_model(value):
+        return _model_fields(value)
+    raise TypeError(f"a {_type(value)} has no form in a row, or not as a key; convert it first")
 
 
 _encode = msgspec.json.Encoder(enc_hook=_foreign).encode
@@ -109,10 +111,19 @@ def _blame(value: object, error: Exception) -> str:
 def _fields(value: object) -> Mapping[object, object]:
     if isinstance(value, Mapping):
         return value
-    if hasattr(value, "model_dump"):
-        return cast("Mapping[object, object]", value.model_dump())
+    if _is_model(value):
+        return _model_fields(value)
     names = getattr(value, "__struct_fields__", ()) or getattr(value, "__dataclass_fields__", ())
     return {name: getattr(value, name) for name in names}
+
+
+def _is_model(value: object) -> bool:
+    """Whether it is a model of pydantic, which need not be installed."""
+    return hasattr(value, "model_dump") and not isinstance(value, type)
+
+
+def _model_fields(value: Any) -> Mapping[object, object]:
+    return cast("Mapping[object, object]", value.model_dump())
 
 
 def _type(value: object) -> str:

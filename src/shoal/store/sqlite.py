@@ -8,8 +8,9 @@ text, integers beyond 64 bits text, true and false 1 and 0. The columns with an 
 `_idx` counts the rows of a page, and (_crawl, _fingerprint, _idx) is unique. A page done again replaces
 its rows, all of them; rows with a lower token never replace those with a higher one.
 
-The rows of several crawls may stand in one file, and several processes may write to it. Rows are synced
-to disk before their commit: a power cut costs what a crash costs, pages that are done again.
+The rows of several crawls may stand in one file, and several processes may write to it. With `sync` a
+power cut costs what a crash costs: pages that were not committed are done again. Without it a power cut
+may take rows that the frontier remembers as committed; opening the store then says that rows are missing.
 """
 
 from __future__ import annotations
@@ -43,11 +44,14 @@ _FOR_NOW = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sql
 class SqliteStore(Store):
     """The rows of one crawl in the table `items`. fields: columns to have from the start, in this order."""
 
-    def __init__(self, path: str | os.PathLike[str], crawl: str, fields: Sequence[str] = ()) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], crawl: str, fields: Sequence[str] = (), *, sync: bool = True
+    ) -> None:
         self.path = Path(path)
         self.name = f"sqlite:{absolute(path)}"
         self._crawl = crawl
         self._fields = tuple(fields)
+        self._sync = sync
         self._columns: tuple[str, ...] = ()
         """Of the fields; may lack what other processes have added."""
         self._db: sqlite3.Connection | None = None
@@ -55,7 +59,7 @@ class SqliteStore(Store):
     @contextmanager
     def open(self, *, committed: Committed, fresh: bool) -> Iterator[Position]:
         """See `Store.open`."""
-        if not fresh and not self.path.exists() and committed():
+        if not fresh and not os.access(self.path, os.F_OK) and committed():
             raise self._rows_missing()
         try:
             self._connect()
@@ -93,7 +97,7 @@ class SqliteStore(Store):
         if columns and columns[: len(_OWN)] != _OWN:
             raise StoreError(f'{self.path} has a table "items" already, of something else: name another file')
         self._run("PRAGMA journal_mode = WAL")
-        self._run("PRAGMA synchronous = FULL")
+        self._run(f"PRAGMA synchronous = {'FULL' if self._sync else 'NORMAL'}")
 
     def _start(self, position: int | None, fresh: bool) -> int:
         for statement in _SCHEMA:
@@ -132,7 +136,7 @@ class SqliteStore(Store):
         if position is None:
             raise StoreError(f"the crawl that wrote {self.path} was removed meanwhile: start it again")
         end = self._number("SELECT position FROM shoal_positions WHERE crawl = ?", (self._crawl,))
-        if end < position or not self.path.exists():
+        if end < position or not os.access(self.path, os.F_OK):
             raise self._rows_missing()
         if end > position:
             self._run("DELETE FROM items WHERE _position > ? AND _crawl = ?", (position, self._crawl))
@@ -169,7 +173,7 @@ class SqliteStore(Store):
     def _widen(self, fields: Iterable[str]) -> None:
         """Add the columns that are missing."""
         for field in fields:
-            if field not in self._table():
+            if field not in self._table()[len(_OWN) :]:
                 self._add_column(field)
         self._columns = self._table()[len(_OWN) :]
 
@@ -220,7 +224,7 @@ class SqliteStore(Store):
         code = getattr(exc, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         reason = str(exc)
         if code == sqlite3.SQLITE_CANTOPEN:
-            reason = "is a directory" if self.path.is_dir() else f"cannot create a file in {self.path.parent}"
+            reason = _objection(self.path) or reason
         return (StoreUnavailable if code in _FOR_NOW else StoreError)(f"cannot write {self.path}: {reason}")
 
     def _rows_missing(self) -> StoreError:
@@ -234,6 +238,15 @@ class SqliteStore(Store):
 def _insert(fields: tuple[str, ...]) -> str:
     names = (*_OWN, *map(_quoted, fields))
     return f"INSERT INTO items ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+
+
+def _objection(path: Path) -> str:
+    """What the operating system has against opening the file; SQLite does not tell."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o666))
+    except OSError as exc:
+        return exc.strerror or ""
+    return ""
 
 
 def _quoted(name: str) -> str:

@@ -1,0 +1,44 @@
+-- commit: apply all outcomes with their links, or, if any lease is no longer held, none of them.
+-- ARGV  2 {outcomes, links, store, length, epoch}: outcomes are {token, state, reason, error, status, retry,
+--         age, elapsed, size, crawl_delay (-1 = not told), pause, items}; links as for `add` in lib.lua;
+--         store: "" = no position to record; epoch: what the client's seen cache is good for
+-- ->    {"ok", max_depth or ""} | {"lost", token, ...} | {"epoch", epoch}: something was forgotten, send all links again
+local outcomes, links, store, length, epoch = unpack(args)
+
+local lost = {'lost'}
+for _, v in ipairs(outcomes) do
+  if call('HEXISTS', key('leases'), v[1]) == 0 then lost[#lost + 1] = v[1] end
+end
+if #lost > 1 then return lost end
+
+local epoch_now = call('HGET', key('crawl'), 'epoch') or '0'
+if epoch ~= '' and epoch ~= epoch_now then return {'epoch', epoch_now} end
+
+for _, v in ipairs(outcomes) do
+  local held, state, reason, error, status, retry_s, age_s, elapsed_s, size, crawl_delay, pause_s, items = unpack(v)
+  local lease = end_lease(held)
+  local h, link = host(lease.host), lease.link
+  h.known = 1
+  started(lease.host, now - age_s)
+  h.latency = h.latency > 0 and 0.8 * h.latency + 0.2 * elapsed_s or elapsed_s
+  if crawl_delay >= 0 then h.crawl_delay = crawl_delay end
+  if pause_s > 0 then h.paused = math.max(h.paused, now + pause_s) end
+  count('fetches', 1)
+  count('size_bytes', size)
+  count('items', items)
+  link[3] = link[3] + 1
+  if state == 'done' then
+    count('done', 1)
+    h.done = h.done + 1
+  elseif state ~= 'queued' then
+    record_end(state, lease, reason, error, status)
+  elseif retry_s > 0 then
+    delay(lease.host, lease.priority, pack(link), now + retry_s, true)
+  else
+    queue(lease.host, lease.priority, pack(link), true, true)
+  end
+end
+add(links)
+if store ~= '' then call('HSET', key('positions'), store, length) end
+save()
+return {'ok', limits.max_depth or ''}

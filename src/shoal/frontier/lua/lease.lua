@@ -1,0 +1,51 @@
+-- lease: take up to a number of links that may be fetched now.
+-- ARGV  2 {limit, seconds, worker}
+-- ->    {{token, host, priority, link, ...}, when to ask again ("" = never), finished, epoch, inbox length}
+local limit, seconds, worker = unpack(args)
+local precise = function(number) return string.format('%.17g', number) end
+
+take_back(call('ZRANGEBYSCORE', key('deadlines'), '-inf', '(' .. precise(now), 'LIMIT', 0, AT_ONCE))
+promote()
+
+local room = limit
+if paused then room = 0 end
+if limits.max_pages then room = math.min(room, limits.max_pages - current('done') - current('leased')) end
+
+local given = {}
+while #given < room * 4 do
+  local name = call('ZRANGE', key('ready'), 0, 0)[1]
+  if not name then break end
+  local h = host(name)
+  local priority = h.head
+  local queued = queue_key(name, priority)
+  local link = call('LPOP', queued)
+  if call('LLEN', queued) == 0 then find_head(name, h, priority - 1) end
+  h.queued = h.queued - 1
+  h.leased = h.leased + 1
+  h.turn = next_turn()
+  h.started = math.max(h.started, now)
+  count_queued(priority, -1, false, unpack_(link)[3] > 0)
+  count('leased', 1)
+  local held = next_token()
+  call('HSET', key('leases'), held, pack({name, priority, link, worker}))
+  call('ZADD', key('deadlines'), now + seconds, held)
+  place(name, h)
+  given[#given + 1], given[#given + 2], given[#given + 3], given[#given + 4] = held, name, priority, link
+end
+
+call('ZREM', key('idle'), worker)
+local ended = save()
+
+local again = ''
+if not ended then
+  local next_at = math.huge
+  local function earliest(found) if found[2] then next_at = math.min(next_at, tonumber(found[2])) end end
+  earliest(call('ZRANGE', key('waiting'), 0, 0, 'WITHSCORES'))
+  earliest(call('ZRANGE', key('delayed'), 0, 0, 'WITHSCORES'))
+  earliest(call('ZRANGE', key('deadlines'), 0, 0, 'WITHSCORES'))
+  earliest(call('ZRANGEBYSCORE', key('producers'), '(' .. precise(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1))
+  if #given == limit * 4 and call('ZCARD', key('ready')) > 0 then next_at = now end
+  if next_at < math.huge then again = precise(math.max(0, next_at - now)) end
+  if #given < limit * 4 then call('ZADD', key('idle'), now, worker) end
+end
+return {given, again, ended and 1 or 0, call('HGET', key('crawl'), 'epoch') or '0', call('LLEN', key('inbox'))}

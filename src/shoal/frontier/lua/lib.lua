@@ -1,0 +1,405 @@
+-- Shared by all scripts: stands before each of them when they are loaded.
+--
+-- KEYS  1 base: "shoal:{CRAWL}"; every other key is made from it, so all of them share one hash slot
+-- ARGV  1 now, seconds; "" = Redis's own clock      2 the verb's arguments, msgpack
+--
+-- base:crawl       hash    counters, limits (msgpack), paused, epoch, token, turn, splits (of seen buckets)
+-- base:hosts       hash    host key -> msgpack, see HOST
+-- base:ready       zset    hosts that may be leased from now; score: lower is better
+-- base:waiting     zset    hosts that may be once their time has come; score: when
+-- base:q:P:HOST    list    queued links of a host with priority P, packed by the client
+-- base:delayed     zset    msgpack {host, priority, link}; score: when they are due
+-- base:leases      hash    token -> msgpack {host, priority, link, worker}
+-- base:deadlines   zset    token; score: when the lease runs out
+-- base:dead, base:skipped               hash    identity -> msgpack RECORD
+-- base:dead:order, base:skipped:order   zset    identity; score: when it ended
+-- base:seen:N      set     fingerprints, as decimal numbers so that Redis keeps them as an intset
+-- base:positions   hash    store -> committed length
+-- base:producers   zset    name; score: until when it is open
+-- base:idle        zset    workers that wait; score: since when
+-- base:wake:WORKER list    what a waiting worker blocks on
+-- base:inbox       list    URLs pushed by any program; base:rejects: those that were no good
+--
+-- LINK is {url, depth, attempts, losses, added_at, key, more}: url without the host, "s" before it for https;
+-- more is JSON of what few links have. Its identity is host, url and key.
+-- RECORD is {host, priority, LINK, ended_at, reason, error, status}.
+
+local base = KEYS[1]
+local call = redis.call
+local pack, unpack_ = cmsgpack.pack, cmsgpack.unpack
+local args = ARGV[2] and ARGV[2] ~= '' and unpack_(ARGV[2]) or {}
+
+local now = tonumber(ARGV[1])
+if not now then
+  local time = call('TIME')
+  now = tonumber(time[1]) + tonumber(time[2]) / 1000000
+end
+
+local function key(name) return base .. ':' .. name end
+
+-- --- the crawl: its counters are read once and moved once -------------------------------------
+
+local deltas = {}
+local function count(name, by)
+  if by ~= 0 then deltas[name] = (deltas[name] or 0) + by end
+end
+
+local loaded = call('HMGET', key('crawl'),
+  'limits', 'paused', 'token', 'turn', 'leased', 'done', 'queued', 'held', 'known', 'splits')
+local limits = loaded[1] and unpack_(loaded[1]) or {}
+local paused = loaded[2] == '1'
+local token, turn = tonumber(loaded[3]) or 0, tonumber(loaded[4]) or 0
+local before = {
+  leased = tonumber(loaded[5]) or 0, done = tonumber(loaded[6]) or 0,
+  queued = tonumber(loaded[7]) or 0, held = tonumber(loaded[8]) or 0,
+}
+local known, buckets = tonumber(loaded[9]) or 0, 1 + (tonumber(loaded[10]) or 0)
+
+local function current(name) return before[name] + (deltas[name] or 0) end
+
+local function next_token() token = token + 1; count('token', 1); return token end
+local function next_turn() turn = turn + 1; count('turn', 1); return turn end
+
+local function count_queued(priority, by, delayed, retrying)
+  count('queued', by)
+  count('priority_' .. priority, by)
+  if delayed then count('delayed', by) end
+  if retrying then count('retrying', by) end
+end
+
+-- --- hosts: HOST is {queued, leased, done, known, crawl_delay, started, paused, latency, head, due, turn}
+-- started: -1e18 = never; head: the priority of the next link, -1 = none whose time has come;
+-- due: 0 = ready, -1 = nothing to give, else when
+
+local hosts = {}
+
+local function unpack_host(packed)
+  local v = unpack_(packed)
+  return {
+    queued = v[1], leased = v[2], done = v[3], known = v[4], crawl_delay = v[5], started = v[6],
+    paused = v[7], latency = v[8], head = v[9], due = v[10], turn = v[11],
+  }
+end
+
+local function held_of(h)
+  return limits.max_pages_per_host and h.done >= limits.max_pages_per_host and h.queued or 0
+end
+
+local function host(name)
+  local h = hosts[name]
+  if h then return h end
+  local packed = call('HGET', key('hosts'), name)
+  if packed then
+    h = unpack_host(packed)
+  else
+    count('hosts', 1)
+    h = {
+      queued = 0, leased = 0, done = 0, known = 0, crawl_delay = 0, started = -1e18,
+      paused = 0, latency = 0, head = -1, due = -1, turn = next_turn(),
+    }
+  end
+  h.was_due, h.was_held, h.was_rank = h.due, held_of(h), nil
+  hosts[name] = h
+  return h
+end
+
+local function delay_of(h) return math.max(limits.delay_s or 0, h.crawl_delay) end
+
+local function room_of(h)
+  local room = limits.per_host or 8
+  if h.known == 0 or delay_of(h) > 0 then room = 1 end
+  room = room - h.leased
+  if limits.max_pages_per_host then
+    room = math.min(room, limits.max_pages_per_host - h.done - h.leased)
+  end
+  return room
+end
+
+local function due_of(h)
+  if h.head < 0 or room_of(h) <= 0 then return -1 end
+  local at, delay = h.paused, delay_of(h)
+  if delay > 0 then at = math.max(at, h.started + delay) end
+  if at > now then return at end
+  return 0
+end
+
+local function rank_of(h) return (9 - h.head) * 4398046511104 + h.turn end  -- 2^42 turns
+
+-- Put a host where it belongs: among the ready ones, the waiting ones, or neither.
+local function place(name, h)
+  local due = due_of(h)
+  local rank = due == 0 and rank_of(h) or due
+  if due ~= h.was_due or rank ~= h.was_rank then
+    if h.was_due == 0 and due ~= 0 then call('ZREM', key('ready'), name) end
+    if h.was_due > 0 and due <= 0 then call('ZREM', key('waiting'), name) end
+    if due == 0 then
+      call('ZADD', key('ready'), rank, name)
+    elseif due > 0 then
+      call('ZADD', key('waiting'), due, name)
+    end
+  end
+  h.due, h.was_due, h.was_rank = due, due, rank
+end
+
+local function save_hosts()
+  for name, h in pairs(hosts) do
+    place(name, h)
+    local held = held_of(h)
+    count('held', held - h.was_held)
+    h.was_held = held
+    call('HSET', key('hosts'), name, pack({
+      h.queued, h.leased, h.done, h.known, h.crawl_delay, h.started,
+      h.paused, h.latency, h.head, h.due, h.turn,
+    }))
+  end
+end
+
+-- --- host queues ------------------------------------------------------------------------------
+
+local function queue_key(name, priority) return base .. ':q:' .. priority .. ':' .. name end
+
+local function identity(name, link) return name .. '\n' .. link[1] .. '\n' .. (link[6] or '') end
+
+local function queue(name, priority, link, front, retrying)
+  local h = host(name)
+  call(front and 'LPUSH' or 'RPUSH', queue_key(name, priority), link)
+  h.queued = h.queued + 1
+  h.head = math.max(h.head, priority)
+  count_queued(priority, 1, false, retrying)
+end
+
+local function delay(name, priority, link, until_, retrying)
+  local h = host(name)
+  call('ZADD', key('delayed'), until_, pack({name, priority, link}))
+  h.queued = h.queued + 1
+  count_queued(priority, 1, true, retrying)
+end
+
+local function find_head(name, h, from)
+  h.head = -1
+  for priority = from, 0, -1 do
+    if call('LLEN', queue_key(name, priority)) > 0 then
+      h.head = priority
+      return
+    end
+  end
+end
+
+-- --- seen: linear hashing over intsets --------------------------------------------------------
+
+local PER_BUCKET = 200  -- a bucket about to be split holds twice as many; intsets end at 512
+
+local function bucket_of(fingerprint)
+  local hash = tonumber(string.sub(fingerprint, -9))
+  if hash < 0 then hash = -hash end
+  local power = 1
+  while power * 2 <= buckets do power = power * 2 end
+  local bucket = hash % (power * 2)
+  if bucket >= buckets then bucket = hash % power end
+  return bucket
+end
+
+local function seen_key(bucket) return base .. ':seen:' .. bucket end
+
+local function split_bucket()
+  local power = 1
+  while power * 2 <= buckets do power = power * 2 end
+  local from = seen_key(buckets - power)
+  buckets = buckets + 1
+  local moved = {}
+  for _, fingerprint in ipairs(call('SMEMBERS', from)) do
+    if bucket_of(fingerprint) == buckets - 1 then moved[#moved + 1] = fingerprint end
+  end
+  if #moved > 0 then
+    call('SREM', from, unpack(moved))
+    call('SADD', seen_key(buckets - 1), unpack(moved))
+  end
+end
+
+-- Whether it is new; from now on it is seen.
+local function see(fingerprint)
+  if call('SADD', seen_key(bucket_of(fingerprint)), fingerprint) == 0 then return false end
+  known = known + 1
+  count('known', 1)
+  if known > buckets * PER_BUCKET then
+    count('splits', 1)
+    split_bucket()
+  end
+  return true
+end
+
+-- --- leases -----------------------------------------------------------------------------------
+
+-- Take a lease off the books; nil if it is no longer held.
+local function end_lease(held)
+  local packed = call('HGET', key('leases'), held)
+  if not packed then return nil end
+  call('HDEL', key('leases'), held)
+  call('ZREM', key('deadlines'), held)
+  local v = unpack_(packed)
+  local h = host(v[1])
+  h.leased = h.leased - 1
+  count('leased', -1)
+  return {host = v[1], priority = v[2], link = unpack_(v[3])}
+end
+
+local function record_end(state, lease, reason, error, status)
+  local id = identity(lease.host, lease.link)
+  count(state, 1)
+  call('HSET', key(state), id, pack({lease.host, lease.priority, lease.link, now, reason, error, status}))
+  call('ZADD', key(state .. ':order'), now, id)
+end
+
+local function started(name, at)
+  local h = host(name)
+  h.started = math.max(h.started, at)
+end
+
+-- Queue leased pages again, as if they had never been leased.
+local function give_back(held)
+  local lease = end_lease(held)
+  if lease then
+    started(lease.host, now)
+    queue(lease.host, lease.priority, pack(lease.link), true, lease.link[3] > 0)
+  end
+end
+
+-- The worker of these leases is dead or stalled: queue their pages again, but not for ever.
+local function take_back(tokens)
+  for _, held in ipairs(tokens) do
+    local lease = end_lease(held)
+    local link = lease.link
+    started(lease.host, now)
+    link[4] = link[4] + 1
+    count('losses', 1)
+    if link[4] >= (limits.max_losses or 5) then
+      record_end('dead', lease, 'lease lost',
+        'its worker died or stalled ' .. link[4] .. ' times while it held this page', 0)
+    else
+      queue(lease.host, lease.priority, pack(link), true, link[3] > 0)
+    end
+  end
+  return #tokens
+end
+
+-- Queue the links that are new; each is {fingerprint, host, priority, depth, delay, url, key, more}.
+local function add(links)
+  local new = 0
+  for _, v in ipairs(links) do
+    local fingerprint, name, priority, depth, delay_s, url, k, more = unpack(v)
+    if not (limits.max_depth and depth > limits.max_depth) and see(fingerprint) then
+      new = new + 1
+      local link = pack({url, depth, 0, 0, math.floor(now), k, more})  -- k and more are nil on most
+      if delay_s > 0 then
+        delay(name, priority, link, now + delay_s, false)
+      else
+        queue(name, priority, link, false, false)
+      end
+    end
+  end
+  return new
+end
+
+-- Notice what has become due with time: at most so much in one go that nobody waits for Redis.
+local AT_ONCE = 1000
+local function promote()
+  local due = call('ZRANGEBYSCORE', key('delayed'), '-inf', now, 'LIMIT', 0, AT_ONCE)
+  for _, packed in ipairs(due) do
+    local v = unpack_(packed)
+    call('ZREM', key('delayed'), packed)
+    call('LPUSH', queue_key(v[1], v[2]), v[3])
+    local h = host(v[1])
+    h.head = math.max(h.head, v[2])
+    count('delayed', -1)
+  end
+  for _, name in ipairs(call('ZRANGEBYSCORE', key('waiting'), '-inf', now, 'LIMIT', 0, AT_ONCE)) do
+    host(name)
+  end
+  for name, h in pairs(hosts) do place(name, h) end
+end
+
+-- --- one URL, for people: this looks through queues ------------------------------------------
+
+local function is_link(link, url, k) return link[1] == url and (link[6] or '') == k end
+
+local function find_queued(name, url, k)
+  for priority = 9, 0, -1 do
+    for _, packed in ipairs(call('LRANGE', queue_key(name, priority), 0, -1)) do
+      local link = unpack_(packed)
+      if is_link(link, url, k) then
+        return {state = 'queued', priority = priority, link = link, packed = packed}
+      end
+    end
+  end
+  local delayed = call('ZRANGE', key('delayed'), 0, -1, 'WITHSCORES')
+  for i = 1, #delayed, 2 do
+    local v = unpack_(delayed[i])
+    local link = unpack_(v[3])
+    if v[1] == name and is_link(link, url, k) then
+      return {state = 'queued', priority = v[2], link = link, packed = delayed[i], not_before = delayed[i + 1]}
+    end
+  end
+end
+
+local function find_leased(name, url, k)
+  local leases = call('HGETALL', key('leases'))
+  for i = 1, #leases, 2 do
+    local v = unpack_(leases[i + 1])
+    local link = unpack_(v[3])
+    if v[1] == name and is_link(link, url, k) then
+      return {state = 'leased', priority = v[2], link = link, worker = v[4], held = leases[i]}
+    end
+  end
+end
+
+local function find(fingerprint, name, url, k)
+  if call('SISMEMBER', seen_key(bucket_of(fingerprint)), fingerprint) == 0 then return nil end
+  local id = identity(name, {url, 0, 0, 0, 0, k})
+  for _, state in ipairs({'dead', 'skipped'}) do
+    local record = call('HGET', key(state), id)
+    if record then return {state = state, record = record} end
+  end
+  return find_leased(name, url, k) or find_queued(name, url, k) or {state = 'done'}
+end
+
+local function unqueue(name, found)
+  local h = host(name)
+  h.queued = h.queued - 1
+  count_queued(found.priority, -1, found.not_before ~= nil, found.link[3] > 0)
+  if found.not_before then
+    call('ZREM', key('delayed'), found.packed)
+  else
+    call('LREM', queue_key(name, found.priority), 1, found.packed)
+    find_head(name, h, 9)
+  end
+end
+
+-- --- the end ----------------------------------------------------------------------------------
+
+local function producers() return call('ZCOUNT', key('producers'), '(' .. string.format('%.17g', now), '+inf') end
+
+local function finished()
+  local at_limit = limits.max_pages and current('done') >= limits.max_pages
+  local nothing_left = at_limit or current('queued') == current('held')
+  return current('leased') == 0 and nothing_left and producers() == 0
+end
+
+-- Write back what has changed, and wake as many idle workers as there is work for, or all at the end.
+local function save()
+  save_hosts()
+  local ended = finished()
+  for name, by in pairs(deltas) do call('HINCRBY', key('crawl'), name, by) end
+  local idle = call('ZCARD', key('idle'))
+  if idle > 0 then
+    local wake = ended and idle or math.min(idle, call('ZCARD', key('ready')))
+    if wake > 0 and not (paused and not ended) then
+      for _, worker in ipairs(call('ZRANGE', key('idle'), 0, wake - 1)) do
+        call('LPUSH', key('wake:' .. worker), '1')
+        call('EXPIRE', key('wake:' .. worker), 60)
+        call('ZREM', key('idle'), worker)
+      end
+    end
+  end
+  return ended
+end
+

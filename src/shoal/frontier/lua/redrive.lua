@@ -1,0 +1,19 @@
+-- redrive: queue dead letters again, with fresh attempts; those that are not dead are ignored.
+-- ARGV  2 {identities}
+-- ->    how many
+local redriven = 0
+for _, id in ipairs(args[1]) do
+  local packed = call('HGET', key('dead'), id)
+  if packed then
+    local v = unpack_(packed)
+    local link = v[3]
+    link[3], link[4] = 0, 0
+    call('HDEL', key('dead'), id)
+    call('ZREM', key('dead:order'), id)
+    count('dead', -1)
+    queue(v[1], v[2], pack(link), true, false)
+    redriven = redriven + 1
+  end
+end
+save()
+return redriven

@@ -1,0 +1,361 @@
+"""The shared frontier: Redis 6.2 or later, or Valkey, without modules; any number of workers and machines.
+
+Every verb is one Lua script (lua/*.lua; lua/lib.lua describes the keys), so it happens at once or not at
+all, by Redis's own clock. All keys of a crawl share one hash tag: `shoal:{NAME}:...`.
+
+What Redis keeps of a page is small: a queued one costs little more than its URL, and of a page that is
+done nothing is left but its fingerprint in the seen set.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from shoal.errors import ConfigError, FrontierError
+from shoal.frontier.base import Frontier, check_priority
+from shoal.frontier.redis_server import Bell, Server, escaped, shown
+from shoal.frontier.redis_values import (
+    StoredLink,
+    inbox_link,
+    pack_link,
+    pack_outcome,
+    place_of,
+    read_host,
+    read_lease,
+    read_record,
+)
+from shoal.frontier.seen import SeenCache
+from shoal.model import Grant, HostRecord, Item, Limits, Link, Outcome, PageRecord, State, Stats
+from shoal.urls import Spelling, fingerprint, host_key
+
+SCHEMA_VERSION = 1
+CHUNK = 500  # of a list that is worked through in steps, so that nobody waits for Redis
+INBOX_CHUNK = 500
+MOST_REJECT_CHARS = 1_000
+SEEN_CAPACITY = 262_144
+
+_SPELLING = ("sort_query", "drop_params")
+_COUNTERS = (
+    "queued",
+    "delayed",
+    "retrying",
+    "leased",
+    "done",
+    "dead",
+    "skipped",
+    "hosts",
+    "items",
+    "size_bytes",
+    "fetches",
+    "losses",
+)
+
+
+class RedisFrontier(Frontier):
+    """See `shoal.frontier.base.Frontier`. Of a page that is done, `why` knows the state and no more."""
+
+    remembers_done = False
+
+    def __init__(self, url: str, crawl: str, *, create: bool = True) -> None:
+        """Raises ConfigError (no such crawl, bad URL), FrontierError, FrontierUnavailable."""
+        self.crawl = crawl
+        self._server = Server(url)
+        self._redis = self._server.client
+        self._bell = Bell(url)
+        self._base = f"{self._server.prefix}:{{{crawl}}}"
+        self._seen = SeenCache(SEEN_CAPACITY)
+        self._epoch = "0"
+        self._worker = ""
+        try:
+            self._server.check()
+            self._check_crawl(create)
+        except BaseException:
+            self.close()
+            raise
+
+    def _check_crawl(self, create: bool) -> None:
+        if not create and self._get("version") is None:
+            known = ", ".join(f"'{name}'" for name in self._server.names()) or "none"
+            raise ConfigError(f"{shown(self._server.url)} has no crawl '{self.crawl}': it has {known}")
+        with self._server.translated():
+            self._redis.hsetnx(self._key("crawl"), "version", SCHEMA_VERSION)
+        version = int(self._get("version") or 0)
+        if version > SCHEMA_VERSION:
+            raise FrontierError(
+                f"the crawl '{self.crawl}' was written by a newer shoal (format {version}): upgrade shoal"
+            )
+
+    # --- what a worker needs -------------------------------------------------------------
+
+    def add(self, links: Iterable[Link], *, now: float | None = None) -> int:
+        packed = [pack_link(link) for link in links]
+        return sum(int(self._call("add", chunk, [], now=now)) for chunk in _chunks(packed))
+
+    def lease(self, limit: int, seconds: float, *, worker: str, now: float | None = None) -> Grant:
+        self._worker = worker
+        reply = self._call("lease", limit, seconds, worker, now=now)
+        if reply[4] and self._drain_inbox(now):
+            given = reply[0]
+            reply = self._call("lease", limit - len(given) // 4, seconds, worker, now=now)
+            reply[0] = given + reply[0]
+        given, again, finished, epoch, _ = reply
+        self._keep_up(epoch.decode())
+        return Grant(
+            leases=tuple(read_lease(*given[at : at + 4]) for at in range(0, len(given), 4)),
+            again_s=float(again) if again else None,
+            finished=bool(finished),
+        )
+
+    def commit(
+        self,
+        outcomes: Sequence[Outcome],
+        *,
+        position: tuple[str, int] | None = None,
+        now: float | None = None,
+    ) -> frozenset[int]:
+        found = {
+            fingerprint(link.url, link.key): link
+            for each in reversed(outcomes)
+            for link in reversed(each.links)
+        }
+        packed = [pack_outcome(outcome) for outcome in outcomes]
+        store, length = position or ("", 0)
+        while True:
+            new = [pack_link(link) for mark, link in found.items() if mark not in self._seen]
+            reply = self._call("commit", packed, new, store, length, self._epoch, now=now)
+            if reply[0] == b"lost":
+                return frozenset(map(int, reply[1:]))
+            if reply[0] == b"ok":
+                deepest = int(reply[1]) if reply[1] != b"" else None
+                self._seen.update(m for m, link in found.items() if deepest is None or link.depth <= deepest)
+                return frozenset()
+            self._keep_up(reply[1].decode())
+
+    def _keep_up(self, epoch: str) -> None:
+        """Trust the seen cache no longer than nothing was forgotten."""
+        if epoch != self._epoch:
+            self._seen.clear()
+            self._epoch = epoch
+
+    def extend(self, tokens: Collection[int], seconds: float, *, now: float | None = None) -> frozenset[int]:
+        return frozenset(map(int, self._call("extend", list(tokens), seconds, now=now)))
+
+    def release(self, tokens: Collection[int], *, now: float | None = None) -> None:
+        self._call("release", list(tokens), now=now)
+
+    def reap(self, worker: str, *, now: float | None = None) -> int:
+        return int(self._call("reap", worker, now=now))
+
+    def pause_host(self, host: str, seconds: float, *, now: float | None = None) -> None:
+        self._call("pause_host", host, seconds, now=now)
+
+    def stats(self, *, now: float | None = None) -> Stats:
+        fields, ready_hosts, producers, finished = self._call("stats", now=now)
+        crawl = {name.decode(): value for name, value in zip(fields[::2], fields[1::2], strict=True)}
+
+        def number(name: str) -> int:
+            return int(crawl.get(name, 0))
+
+        return Stats(
+            **{name: number(name) for name in _COUNTERS},
+            by_priority=tuple(number(f"priority_{priority}") for priority in range(10)),
+            ready_hosts=ready_hosts,
+            producers=producers,
+            paused=bool(number("paused")),
+            finished=bool(finished),
+        )
+
+    def close(self) -> None:
+        self._bell.close()
+        self._server.close()
+
+    def wait(self, seconds: float) -> None:
+        self._bell.wait(self._key(f"wake:{self._worker}"), self._key("inbox"), seconds)
+
+    def wake(self) -> None:
+        self._bell.ring()
+
+    # --- the open door --------------------------------------------------------------------
+
+    def _drain_inbox(self, now: float | None) -> bool:
+        """Take what other programs have pushed; returns whether there was anything."""
+        with self._server.translated():
+            entries = self._redis.lrange(self._key("inbox"), -INBOX_CHUNK, -1)
+        if not entries:
+            return False
+        known = self.describe()
+        spelling = msgspec.convert({name: known[name] for name in _SPELLING if name in known}, Spelling)
+        links, rejects = [], []
+        for entry in reversed(entries):
+            try:
+                links.append(pack_link(inbox_link(entry, spelling)))
+            except ValueError as error:
+                rejects.append(f"{error}: {entry.decode(errors='backslashreplace')[:MOST_REJECT_CHARS]}")
+        self._call("add", links, rejects, more=entries, now=now)
+        return True
+
+    # --- the crawl ------------------------------------------------------------------------
+
+    @property
+    def limits(self) -> Limits:
+        packed = self._get("limits")
+        return msgspec.msgpack.decode(packed, type=Limits) if packed else Limits()
+
+    def configure(self, limits: Limits) -> None:
+        if limits == self.limits:
+            return
+        self._call("configure", {n: v for n, v in msgspec.structs.asdict(limits).items() if v is not None})
+        for hosts in _chunks(list(self._all_hosts())):
+            self._call("configure", False, hosts)
+
+    def describe(self, description: Mapping[str, object] | None = None) -> Mapping[str, object]:
+        if description is not None:
+            with self._server.translated():
+                self._redis.hset(self._key("crawl"), "description", msgspec.json.encode(description))
+        return msgspec.json.decode(self._get("description") or b"{}", type=dict[str, object])
+
+    def position(self, store: str) -> int | None:
+        with self._server.translated():
+            length = self._redis.hget(self._key("positions"), store)
+        return None if length is None else int(length)
+
+    def open_producer(self, name: str, seconds: float, *, now: float | None = None) -> bool:
+        return bool(self._call("open_producer", name, seconds, now=now))
+
+    def close_producer(self, name: str) -> None:
+        self._call("close_producer", name)
+
+    def pause(self) -> None:
+        self._call("pause", 1)
+
+    def resume(self) -> None:
+        self._call("pause", 0)
+
+    def purge(self) -> None:
+        """Not in one step: it goes through the keys. Tokens go on growing, so old leases stay refused."""
+        with self._server.translated():
+            kept = self._redis.hmget(self._key("crawl"), "epoch", "token")
+            for key in self._redis.scan_iter(f"{escaped(self._base)}:*", count=1000):
+                self._redis.unlink(key)
+            fields = {"version": SCHEMA_VERSION, "epoch": int(kept[0] or 0) + 1, "token": int(kept[1] or 0)}
+            self._redis.hset(self._key("crawl"), mapping=fields)
+
+    # --- for people -----------------------------------------------------------------------
+
+    def why(self, url: str, key: str = "") -> PageRecord | None:
+        reply = self._call("find", *place_of(url, key))
+        if not reply:
+            return None
+        state, _, priority, link, record, not_before, worker, deadline = reply
+        if record:
+            return read_record(state.decode(), record)
+        if not link:
+            return PageRecord(url=url, state="done", host=host_key(url))
+        found = msgspec.msgpack.decode(link, type=StoredLink)
+        return PageRecord(
+            url=url,
+            state=state.decode(),
+            host=host_key(url),
+            priority=priority,
+            depth=found.depth,
+            attempts=found.attempts,
+            losses=found.losses,
+            added_at=found.added_at,
+            not_before=float(not_before) if not_before else None,
+            worker=worker.decode(),
+            deadline=float(deadline) if deadline else None,
+        )
+
+    def dead(
+        self, *, host: str | None = None, reason: str | None = None, limit: int | None = None
+    ) -> list[PageRecord]:
+        return [record for _, record in self._ended("dead", None, host, reason, limit)]
+
+    def skipped(self, *, limit: int | None = None) -> list[PageRecord]:
+        return [record for _, record in self._ended("skipped", None, None, None, limit)]
+
+    def redrive(
+        self,
+        *,
+        url: str | None = None,
+        host: str | None = None,
+        reason: str | None = None,
+        now: float | None = None,
+    ) -> int:
+        found = [identity for identity, _ in self._ended("dead", url, host, reason, None)]
+        return sum(int(self._call("redrive", chunk, now=now)) for chunk in _chunks(found))
+
+    def forget(self, url: str, key: str = "") -> bool:
+        return bool(self._call("forget", *place_of(url, key)))
+
+    def set_priority(self, url: str, priority: int, key: str = "") -> bool:
+        check_priority(priority, url)
+        return bool(self._call("set_priority", *place_of(url, key), priority))
+
+    def hosts(self, *, limit: int = 20) -> list[HostRecord]:
+        limits = self.limits
+        with self._server.translated():
+            now = float(self._redis.time()[0])
+            packed = self._redis.hscan_iter(self._key("hosts"), count=1000)
+            records = [read_host(name.decode(), value, limits, now) for name, value in packed]
+        return sorted(records, key=lambda record: -record.latency_s)[:limit]
+
+    def workers(self, *, now: float | None = None) -> list[tuple[str, int]]:
+        with self._server.translated():
+            leases = self._redis.hvals(self._key("leases"))
+        held = Counter(msgspec.msgpack.decode(lease)[3] for lease in leases)
+        return sorted(held.items())
+
+    def items(self) -> Iterator[Item]:
+        """None: items never go through Redis."""
+        return iter(())
+
+    def _ended(
+        self, state: State, url: str | None, host: str | None, reason: str | None, limit: int | None
+    ) -> Iterator[tuple[str, PageRecord]]:
+        """Identity and record of dead or skipped pages, the oldest first."""
+        count, start = 0, 0
+        while limit is None or count < limit:
+            with self._server.translated():
+                chunk = self._redis.zrange(self._key(f"{state}:order"), start, start + CHUNK - 1)
+                records = self._redis.hmget(self._key(state), chunk) if chunk else []
+            if not chunk:
+                return
+            start += CHUNK
+            for identity, packed in zip(chunk, records, strict=True):
+                if packed is None:  # redriven meanwhile
+                    continue
+                record = read_record(state, packed)
+                wanted = url in (None, record.url) and host in (None, record.host)
+                if wanted and reason in (None, record.reason) and (limit is None or count < limit):
+                    count += 1
+                    yield identity.decode(), record
+
+    def _all_hosts(self) -> Iterator[str]:
+        with self._server.translated():
+            for name, _ in self._redis.hscan_iter(self._key("hosts"), count=1000):
+                yield name.decode()
+
+    # --- the server -----------------------------------------------------------------------
+
+    def _key(self, name: str) -> str:
+        return f"{self._base}:{name}"
+
+    def _get(self, field: str) -> bytes | None:
+        with self._server.translated():
+            value: bytes | None = self._redis.hget(self._key("crawl"), field)
+        return value
+
+    def _call(
+        self, verb: str, *arguments: object, more: Sequence[bytes] = (), now: float | None = None
+    ) -> Any:
+        return self._server.call(verb, self._base, *arguments, more=more, now=now)
+
+
+def _chunks(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(values), CHUNK):
+        yield values[start : start + CHUNK]

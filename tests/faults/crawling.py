@@ -1,0 +1,257 @@
+"""A crawl on the command line, run in processes that can be killed, and what must be true of it at any time."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+
+from shoal.frontier.sqlite import SqliteFrontier, crawl_names
+from shoal.store.base import absolute
+from tests.contract.invariants import assert_nothing_lost
+from tests.site import Site
+
+SHOAL = Path(sys.executable).with_name("shoal")
+FAULTY = Path(__file__).with_name("faulty.py")
+KINDS = {"state": None, "jsonl": "rows.jsonl", "csv": "rows.csv", "sqlite": "sqlite:rows.db"}
+"""Where the rows go."""
+
+SELECTS = ("id=article::attr(data-id)", "title=h1", "price=[itemprop=price]::attr(content)")
+POLL_S = 0.005
+
+Row = Mapping[str, object]
+
+
+class Running:
+    """One process of a crawl, with the children that it has: a process group."""
+
+    def __init__(self, command: Iterable[object], folder: Path, log: Path) -> None:
+        self.log = log
+        self._began = time.monotonic()
+        with log.open("wb") as stderr:
+            self._process = subprocess.Popen(
+                [*map(str, command)],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+
+    def signal(self, number: signal.Signals, *, whole: bool = False) -> None:
+        """Send it to the main process alone, or to the whole group."""
+        (os.killpg if whole else os.kill)(self.pid, number)
+
+    def kill(self, *, whole: bool) -> bool:
+        """SIGKILL; returns whether it was still running."""
+        self.signal(signal.SIGKILL, whole=whole)
+        return self.wait() == -signal.SIGKILL
+
+    def wait(self, seconds: float = 100.0) -> int:
+        """The exit code. Fails if it takes longer; tells what the process had to say."""
+        try:
+            code = self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            print(f"[{self.log.name}] still running after {seconds} s\n{self.said()}")
+            raise
+        print(f"[{self.log.name}] exit code {code} after {time.monotonic() - self._began:.2f} s\n{self.said()}")
+        return code
+
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def said(self) -> str:
+        """What is on its stderr so far."""
+        return self.log.read_text(errors="replace")
+
+    def members(self) -> list[int]:
+        """All living processes of the group."""
+        return [process.pid for process in psutil.process_iter() if self._holds(process)]
+
+    def _holds(self, process: psutil.Process) -> bool:
+        try:
+            return os.getpgid(process.pid) == self.pid and process.status() != psutil.STATUS_ZOMBIE
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            return False
+
+    def end(self) -> None:
+        """Leave nothing behind."""
+        if self._process.returncode is None or self.members():
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+class Crawling:
+    """One crawl of a site, by the same command again and again.
+
+    kind: where its rows go, one of KINDS. scraper: the text of a scraper file to run, instead of --select.
+    state and rows: other folders for these files.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        kind: str,
+        *options: object,
+        folder: Path,
+        scraper: str = "",
+        state: Path | None = None,
+        rows: Path | None = None,
+    ) -> None:
+        self.site, self.kind, self.folder = site, kind, folder
+        self.state = (state or folder) / "state.shoal"
+        scheme, colon, name = (KINDS[kind] or "").rpartition(":")
+        self.output = (rows or folder) / name
+        self._command: list[object] = ["crawl", site.url, *(f"--select={field}" for field in SELECTS)]
+        self._runs: list[Running] = []
+        folder.mkdir()
+        if scraper:
+            (folder / "scraper.py").write_text(scraper)
+            self._command = ["run", "scraper.py"]
+        if name:
+            self._command += ["-o", f"{scheme}{colon}{self.output}"]
+        self._command += ["--scope", "any", "--state", self.state, *options]
+
+    # --- running it -----------------------------------------------------------------------
+
+    def start(self, *fault: object) -> Running:
+        """The command, as a user types it, or with a fault built in (see faulty.py)."""
+        program = [sys.executable, FAULTY, *fault] if fault else [SHOAL]
+        log = self.folder / f"run-{len(self._runs)}.log"
+        self._runs.append(Running([*program, *self._command], self.folder, log))
+        return self._runs[-1]
+
+    def finish(self) -> None:
+        """Run the command to its end: then everything must be there, once and right."""
+        assert self.start().wait() == 0
+        self.assert_finished()
+
+    def end(self) -> None:
+        for run in self._runs:
+            run.end()
+
+    # --- looking at it --------------------------------------------------------------------
+
+    def ask(self, query: str) -> list[tuple[object, ...]]:
+        """Rows of the state file; none while there is nothing to ask.
+
+        The connection is closed at once: it would keep alive what SQLite shares between processes, and a
+        kill would not be what it is without it.
+        """
+        try:
+            with closing(sqlite3.connect(f"file:{self.state}?mode=ro", uri=True)) as db:
+                return db.execute(query).fetchall()
+        except sqlite3.OperationalError:
+            return []
+
+    def done(self) -> int:
+        return sum(count for (count,) in self.ask("SELECT done FROM crawls"))
+
+    def workers(self) -> set[int]:
+        """The pids of the processes that hold leases."""
+        return {int(name.split(":")[-2]) for (name,) in self.ask("SELECT DISTINCT worker FROM leases")}
+
+    def until(self, true: Callable[[], object], run: Running, seconds: float = 60.0) -> bool:
+        """Wait until it is true; returns False if the run ended before."""
+        deadline = time.monotonic() + seconds
+        while not true():
+            if run.ended():
+                return False
+            assert time.monotonic() < deadline, f"not within {seconds} s: {run.said()}"
+            time.sleep(POLL_S)
+        return True
+
+    def status(self) -> dict[str, object]:
+        """What `shoal status` prints."""
+        command = [SHOAL, "status", "--json", "--state", self.state]
+        return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+
+    # --- what must be true ----------------------------------------------------------------
+
+    def assert_finished(self) -> None:
+        """All pages are done, their rows are there once and right, and the counters say so."""
+        pages = self.site.pages
+        wanted = {"queued": 0, "leased": 0, "delayed": 0, "done": pages, "items": pages, "dead": 0, "skipped": 0}
+        status = self.status()
+        assert {name: status[name] for name in wanted} == wanted
+        assert status["finished"]
+        self.assert_rows(self.site.urls)
+        self.assert_sound()
+
+    def assert_rows(self, urls: Iterable[str]) -> None:
+        """There is one row for each of these pages, with what the page shows, and no other."""
+        truth = self.site.rows()
+        rows = self._exported() if self.kind == "state" else self._rows(self.output, None)
+        assert Counter(row["url"] for row in rows) == Counter(urls)
+        assert [row for row in rows if row != {"url": row["url"], **truth[str(row["url"])]}] == []
+
+    def assert_sound(self) -> None:
+        """While nothing runs: every counter is right, and what is committed are the rows of the done pages.
+
+        Looks at copies, so that a run to come finds what the last one left.
+        """
+        copies = self.folder / "copies"
+        shutil.rmtree(copies, ignore_errors=True)
+        copies.mkdir()
+        state = _copied(self.state, copies)
+        for crawl in crawl_names(str(state)) if _has_tables(state) else ():
+            with SqliteFrontier(str(state), crawl, create=False) as frontier:
+                pages = _query(state, "SELECT url, state FROM pages")
+                assert_nothing_lost(frontier, [(str(url), "") for url, _ in pages])
+                done = Counter(url for url, its_state in pages if its_state == "done")
+                assert Counter(row["url"] for row in self._committed(frontier, copies)) == done
+                assert frontier.stats().items == done.total()
+
+    def _committed(self, frontier: SqliteFrontier, copies: Path) -> Iterable[Row]:
+        if self.kind == "state":
+            return frontier.items()
+        store = f"{'sqlite:' if self.kind == 'sqlite' else ''}{absolute(self.output)}"
+        position = frontier.position(store)
+        return self._rows(_copied(self.output, copies), position) if position else []
+
+    def _exported(self) -> list[Row]:
+        command = [SHOAL, "export", "--format", "jsonl", "--state", self.state]
+        lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+        return [json.loads(line) for line in lines]
+
+    def _rows(self, path: Path, position: int | None) -> list[Row]:
+        """The rows up to that position, or all."""
+        if self.kind == "sqlite":
+            where = "" if position is None else f"WHERE _position <= {position}"
+            rows = _query(path, f"SELECT url, id, title, price FROM items {where} ORDER BY _position")
+            return [dict(zip(("url", "id", "title", "price"), row, strict=True)) for row in rows]
+        text = path.read_bytes()[:position].decode()
+        assert text.endswith("\n")
+        if self.kind == "csv":
+            return list(csv.DictReader(text.splitlines()))
+        return [json.loads(line) for line in text.splitlines()]
+
+
+def _copied(path: Path, folder: Path) -> Path:
+    """A file, if it is there, and what SQLite has beside it; but not what SQLite shares between processes."""
+    for each in (path, path.with_name(path.name + "-wal")):
+        if each.exists():
+            shutil.copy(each, folder)
+    return folder / path.name
+
+
+def _has_tables(state: Path) -> bool:
+    return state.exists() and bool(_query(state, "SELECT 1 FROM sqlite_master WHERE name = 'crawls'"))
+
+
+def _query(path: Path, query: str) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(path)) as db:
+        return db.execute(query).fetchall()

@@ -1,0 +1,43 @@
+"""SIGKILL at random moments of a crawl, which is resumed with the same command each time."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from tests.site import Site
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
+
+PAGES = 2_000
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    """A site that is large enough for many kills."""
+    with Site(PAGES, hosts=8) as served:
+        yield served
+
+
+@pytest.mark.parametrize("kind", ["state", "jsonl", "csv"])
+@pytest.mark.parametrize(("processes", "whole"), [(1, True), (2, True), (2, False)], ids=["one", "all", "parent"])
+def test_kills_lose_and_double_nothing(new_crawling, site, rng: Random, rounds, kind, processes, whole):
+    """Killed at 20 random moments, whole or only its main process: each page is there once, and right."""
+    crawling = new_crawling(site, kind, "--processes", processes)
+    kills = 0
+    for goal in sorted(rng.randrange(PAGES * 19 // 20) for _ in range(rounds)):
+        run = crawling.start()
+        if crawling.done() >= goal:
+            time.sleep(rng.uniform(0, 0.6))  # somewhere in the start
+        crawling.until(lambda goal=goal: crawling.done() >= goal, run)
+        time.sleep(rng.uniform(0, 0.02))
+        kills += run.kill(whole=whole)
+        if whole:
+            crawling.assert_sound()
+    print(f"{kills} kills")
+    assert kills >= rounds / 2
+    crawling.finish()
