@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from shoal.crawl import Crawl
     from shoal.export import Format
     from shoal.frontier.sqlite import SqliteFrontier
+    from shoal.local import Job
     from shoal.model import PageRecord
 
 SUFFIX = ".shoal"
@@ -44,6 +46,9 @@ def main(args: Sequence[str] | None = None) -> None:
         code = shoal.main(args=args, prog_name="shoal", standalone_mode=False)
     except click.exceptions.Abort:
         code = INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
+        code = 2
     except click.ClickException as error:
         hint = (
             f" ({error.ctx.command_path} --help)" if isinstance(error, click.UsageError) and error.ctx else ""
@@ -56,12 +61,33 @@ def main(args: Sequence[str] | None = None) -> None:
         code = 0
     except ShoalError as error:
         code = _complain(str(error))
+    if code == INTERRUPTED:
+        _leave_at_once()
     sys.exit(code or 0)
+
+
+def _leave_at_once() -> None:
+    """End now: a thread may still run a handler, which nobody waits for any more."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(INTERRUPTED)
 
 
 def _complain(message: str) -> int:
     print(f"shoal: {' '.join(message.split())}", file=sys.stderr)
     return 2
+
+
+class Whole(click.IntRange):
+    """A whole number, called so if something else is given."""
+
+    name = "whole number"
+
+
+class Number(click.FloatRange):
+    """A number, called so if something else is given."""
+
+    name = "number"
 
 
 # --- crawling -----------------------------------------------------------------------------
@@ -102,20 +128,34 @@ crawl_options = _options(
         "--allow", multiple=True, metavar="GLOB", help="Follow only URLs like this; /path/* or http://..."
     ),
     click.option("--deny", multiple=True, metavar="GLOB", help="Do not follow URLs like this."),
-    click.option("--depth", "max_depth", type=int, metavar="N", help="Follow links at most N steps deep."),
-    click.option("--max-pages", type=int, metavar="N", help="Fetch at most N pages."),
-    click.option("--max-pages-per-host", type=int, metavar="N", help="Fetch at most N pages of one host."),
-    click.option("--concurrency", type=int, metavar="N", help="Fetches at once per process (default 32)."),
-    click.option("--per-host", type=int, metavar="N", help="Fetches at once per host (default 8)."),
+    click.option(
+        "--depth", "max_depth", type=Whole(0), metavar="N", help="Follow links at most N steps deep."
+    ),
+    click.option("--max-pages", type=Whole(1), metavar="N", help="Fetch at most N pages."),
+    click.option(
+        "--max-pages-per-host", type=Whole(1), metavar="N", help="Fetch at most N pages of one host."
+    ),
+    click.option(
+        "--concurrency", type=Whole(1), metavar="N", help="Fetches at once per process (default 32)."
+    ),
+    click.option("--per-host", type=Whole(1), metavar="N", help="Fetches at once per host (default 8)."),
     click.option(
         "--delay",
         "delay_s",
-        type=float,
+        type=Number(0),
         metavar="S",
         help="Seconds between two fetches of a host (default 0, or what robots.txt asks for).",
     ),
-    click.option("--retries", type=int, metavar="N", help="Further tries of a failed fetch (default 3)."),
-    click.option("--timeout", "total_timeout_s", type=float, metavar="S", help="For one fetch (default 60)."),
+    click.option(
+        "--retries", type=Whole(0), metavar="N", help="Further tries of a failed fetch (default 3)."
+    ),
+    click.option(
+        "--timeout",
+        "total_timeout_s",
+        type=Number(0, min_open=True),
+        metavar="S",
+        help="For one fetch (default 60).",
+    ),
     click.option("--user-agent", metavar="S", help="What to call oneself (default shoal/VERSION)."),
     click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Send it each time."),
     click.option("--proxy", metavar="URL", help="Fetch through this HTTP proxy."),
@@ -127,7 +167,7 @@ crawl_options = _options(
         "--allow-private", is_flag=True, default=None, help="Fetch from private addresses, whatever the seed."
     ),
     click.option("--state", metavar="FILE", help=f"The state file (default: NAME{SUFFIX})."),
-    click.option("--processes", type=click.IntRange(1), default=1, metavar="N", help="Default 1."),
+    click.option("--processes", type=Whole(1), default=1, metavar="N", help="Default 1."),
     click.option("--fresh", is_flag=True, help="Forget what was crawled before, rows included."),
     click.option("--strict", is_flag=True, help="Exit with 1 if any page became a dead letter."),
     click.option("-q", "--quiet", is_flag=True, help="Print errors only."),
@@ -154,14 +194,15 @@ def crawl(urls: Sequence[str], selects: Sequence[str], **options: Any) -> int:
     """
     from shoal.crawl import Crawl, select, summarize
     from shoal.parse import parse_field
-    from shoal.urls import host_key, normalize
+    from shoal.urls import host_key
 
     fields = [parse_field(text) for text in selects]
     made = Crawl("crawl", seeds=urls)
-    made.name = host_key(normalize(urls[0]) or "")
+    seeds = made.seed_urls()
+    made.name = host_key(seeds[0])
     made.page()(select(fields) if fields else summarize)
     columns = ("url", *(field.name for field in fields)) if fields else ()
-    return _crawl(made, {"seeds": list(urls), "select": list(selects)}, columns, **options)
+    return _crawl(made, {"seeds": seeds, "select": list(selects)}, columns, **options)
 
 
 @shoal.command()
@@ -196,6 +237,10 @@ def _crawl(
     from shoal.progress import progress
 
     made.change(**_settings(**settings))
+    if not made.settings.seeds:
+        raise ConfigError(
+            f"the crawl '{made.name}' has no seeds: write seeds=[\"http://...\"] in shoal.Crawl()"
+        )
     path = state or f"{made.name.replace(':', '_').replace('/', '_')}{SUFFIX}"
     job = local.Job(
         crawl=made,
@@ -206,8 +251,10 @@ def _crawl(
         processes=processes,
         fresh=fresh,
     )
+    _check(job, path)
     stats = local.prepare(job)
-    say = report.Speaker(job, path, quiet=quiet or log_json)
+    log.set_up(as_json=log_json, quiet=quiet, verbose=verbose)
+    say = report.Speaker(job, path, quiet=quiet, as_json=log_json)
     if stats.finished:
         say.already_finished(stats)
         return report.exit_code(stats, strict=strict)
@@ -217,7 +264,6 @@ def _crawl(
         )
     say.begin(stats)
     watch = progress(made.name, quiet=quiet, plain=log_json)
-    log.set_up(as_json=log_json, quiet=quiet, verbose=verbose)
     try:
         stopped = local.run(job, watch)
     finally:
@@ -225,6 +271,36 @@ def _crawl(
     with job.open_frontier() as frontier:
         stats = say.end(frontier, stopped=stopped)
     return INTERRUPTED if stopped else report.exit_code(stats, strict=strict)
+
+
+def _check(job: Job, state: str) -> None:
+    """Refuse what cannot work, before anything is written."""
+    from shoal.worker import fetch_settings
+
+    fetch_settings(job.crawl)
+    _check_place(state, "the state file", "--state")
+    store = job.open_store()
+    if job.output is None or store is None:
+        return
+    output = job.output.removeprefix("sqlite:")
+    _check_place(output, "the output file", "--output")
+    if Path(output).resolve() == Path(state).resolve():
+        raise ConfigError(f"{output} is the state file, which keeps the rows by itself: leave --output out")
+    if not Path(state).exists():  # nothing is committed yet
+        with closing(store), store.open(committed=lambda: None, fresh=job.fresh):
+            pass
+
+
+def _check_place(file: str, what: str, option: str) -> None:
+    path = Path(file)
+    if path.is_dir():
+        raise ConfigError(f"{what} {file} is a folder: name a file in it with {option}")
+    if not path.parent.is_dir():
+        raise ConfigError(f"there is no folder for {what} {file}: make it, or choose another with {option}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ConfigError(
+            f"you may not write {what} {file}: change its permissions, or choose another with {option}"
+        )
 
 
 def _settings(
@@ -257,7 +333,7 @@ def _header(text: str) -> tuple[str, str]:
 
 
 @shoal.command()
-@click.option("--processes", type=click.IntRange(1), default=1, metavar="N", help="Default 1.")
+@click.option("--processes", type=Whole(1), default=1, metavar="N", help="Default 1.")
 def demo(processes: int) -> int:
     """Crawl a small shop that shoal itself serves on this machine, and show the rows."""
     from shoal.demo import run_demo
@@ -280,13 +356,17 @@ def _find_state(state: str | None) -> str:
 
 
 def _open(state: str | None, name: str | None) -> SqliteFrontier:
-    from shoal.frontier.sqlite import SqliteFrontier, crawl_names
+    from shoal.frontier.sqlite import SqliteFrontier
+    from shoal.frontier.sqlite_file import crawl_names
 
     path = _find_state(state)
+    if Path(path).exists():
+        _check_place(path, "the state file", "--state")
     names = crawl_names(path)
-    if name is None and len(names) != 1:
-        known = ", ".join(names) or "none"
-        raise ConfigError(f"{path} has several crawls, name one with --crawl: {known}")
+    if not names:
+        raise ConfigError(f"there is no crawl in {path} yet: `shoal crawl URL --state {path}` starts one")
+    if name is None and len(names) > 1:
+        raise ConfigError(f"{path} has several crawls, name one with --crawl: {', '.join(names)}")
     return SqliteFrontier(path, name or names[0], create=False)
 
 
@@ -305,7 +385,7 @@ def status(state: str | None, crawl_name: str | None, as_json: bool) -> None:
 @shoal.command()
 @click.option("--host", metavar="HOST", help="Only those of this host.")
 @click.option("--reason", metavar="TEXT", help="Only those with this reason.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N.")
+@click.option("--limit", type=Whole(1), metavar="N", help="At most N.")
 @click.option("--errors", is_flag=True, help="Show the whole error, such as the traceback of a handler.")
 @state_option
 @crawl_name_option
@@ -327,7 +407,7 @@ def dead(
 
 
 @shoal.command()
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N.")
+@click.option("--limit", type=Whole(1), metavar="N", help="At most N.")
 @state_option
 @crawl_name_option
 @json_option
@@ -366,8 +446,10 @@ def redrive(
     """Queue dead letters again, with fresh attempts: by URL, by host, by reason, or all."""
     if not (urls or host or reason or everything):
         raise ConfigError("which dead letters? Give URLs, --host, --reason or --all")
+    from shoal import report
+
     with _open(state, crawl_name) as frontier:
-        wanted: list[str | None] = [_normalized(url) for url in urls] or [None]
+        wanted: list[str | None] = [report.spelled(frontier, url) for url in urls] or [None]
         count = sum(frontier.redrive(url=url, host=host, reason=reason) for url in wanted)
     print(f"{count} queued again; run the crawl to fetch {'it' if count == 1 else 'them'}")
 
@@ -382,9 +464,10 @@ def why(url: str, state: str | None, crawl_name: str | None, as_json: bool) -> i
     from shoal import report
 
     with _open(state, crawl_name) as frontier:
-        record = frontier.why(_normalized(url))
+        spelled = report.spelled(frontier, url)
+        record = frontier.why(spelled)
         if record is None:
-            print(report.never_seen(frontier, _normalized(url), as_json=as_json))
+            print(report.never_seen(frontier, spelled, as_json=as_json))
             return 1
         print(report.to_json(record) if as_json else report.why(record))
         return 0
@@ -395,13 +478,20 @@ def why(url: str, state: str | None, crawl_name: str | None, as_json: bool) -> i
 @state_option
 @crawl_name_option
 def forget(url: str, state: str | None, crawl_name: str | None) -> int:
-    """Forget a URL and its rows, so that it is fetched when it is found again."""
+    """Forget a URL and its rows, so that it is fetched when it is found again.
+
+    Rows in an output file stay there.
+    """
+    from shoal import report
+
     with _open(state, crawl_name) as frontier:
-        if frontier.forget(_normalized(url)):
-            print(f"forgotten: {_normalized(url)}")
-            return 0
-        print(f"not known, or being fetched just now: {_normalized(url)}")
-        return 1
+        spelled = report.spelled(frontier, url)
+        if not frontier.forget(spelled):
+            print(f"not known, or being fetched just now: {spelled}")
+            return 1
+        output = frontier.describe().get("output")
+        print(f"forgotten: {spelled}" + (f"; its rows stay in {output}" if output else ""))
+        return 0
 
 
 @shoal.command()
@@ -421,7 +511,7 @@ def resume(state: str | None, crawl_name: str | None) -> None:
     """End `shoal pause`: running workers go on."""
     with _open(state, crawl_name) as frontier:
         frontier.resume()
-        print(f"the crawl '{frontier.crawl}' goes on")
+        print(f"the crawl '{frontier.crawl}' is no longer paused; if no worker runs, start it again")
 
 
 @shoal.command()
@@ -443,15 +533,6 @@ def export(
         count = export_file(frontier.items, output, form, safe=safe)
     if output:
         print(f"{count:,} rows in {output}")
-
-
-def _normalized(url: str) -> str:
-    from shoal.urls import normalize
-
-    found = normalize(url)
-    if found is None:
-        raise ConfigError(f"not an http(s) URL: '{url}'")
-    return found
 
 
 if __name__ == "__main__":

@@ -230,6 +230,10 @@ def summarize(page: Page) -> Iterator[Item | Link]:
 def select(fields: Iterable[Field]) -> Handler:
     """A handler that yields one row of these fields, where any is found, and all links."""
     wanted = tuple(fields)
+    names = [field.name for field in wanted]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"two fields are called '{name}'; give each a name of its own")
 
     def handler(page: Page) -> Iterator[Item | Link]:
         row = extract(page, wanted)

@@ -72,6 +72,10 @@ class Body:
                 raise FetchError("truncated", "the compressed body ends early")
         return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
 
+    def so_far(self) -> bytes:
+        """The start of the body, as far as it came before `feed` raised."""
+        return b"".join(self._pieces)
+
     def _pass(self, data: bytes, index: int) -> None:
         if not data:
             return

@@ -130,12 +130,14 @@ class Fetcher:
         *,
         accepts: Callable[[str], bool] | None = None,
         max_body_bytes: int | None = None,
+        cut: bool = False,
     ) -> Response | Failure:
         """GET `url`, a normalized URL that is sent byte for byte; one hop.
 
         `accepts` is asked once, if the response is a success (2xx), with its media type ("text/html", "" if
         none is given); on False the body is not read, and empty in the Response. `max_body_bytes` replaces
-        the one of the settings. Only a success has to have a good body: a broken one of another status is
+        the one of the settings; with `cut`, a larger body is cut off somewhat before that many bytes instead
+        of being a Failure. Only a success has to have a good body: a broken one of another status is
         left empty, since the status says enough. Raises nothing but CancelledError.
         """
         started = perf_counter()
@@ -143,7 +145,7 @@ class Fetcher:
         try:
             response = await self._session.get(self._target(url), allow_redirects=False)
             try:
-                body = await _body(response, accepts, limit)
+                body = await _body(response, accepts, limit, cut=cut)
             finally:
                 if not response.closed:  # it is not if there is something left to read
                     response.release()
@@ -174,25 +176,32 @@ def _name(raw: bytes) -> str:
     return raw.decode("latin-1").lower()
 
 
-async def _body(response: aiohttp.ClientResponse, accepts: Callable[[str], bool] | None, limit: int) -> bytes:
+async def _body(
+    response: aiohttp.ClientResponse, accepts: Callable[[str], bool] | None, limit: int, *, cut: bool
+) -> bytes:
     if response.status == 101:
         raise FetchError("protocol", "the server switched protocols without being asked")
     if 200 <= response.status < 300:
         if accepts is not None and not accepts(_media_type(response)):
             return b""
-        return await _read(response, limit)
+        return await _read(response, limit, cut=cut)
     try:
-        return await _read(response, limit)
+        return await _read(response, limit, cut=cut)
     except (FetchError, aiohttp.ClientError, TimeoutError):
         return b""
 
 
-async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
-    if (response.content_length or 0) > limit:
+async def _read(response: aiohttp.ClientResponse, limit: int, *, cut: bool) -> bytes:
+    if not cut and (response.content_length or 0) > limit:
         raise FetchError("too_large", f"the body is larger than {limit} bytes")
     body = Body(_codings(response), limit_bytes=limit)
-    while data := await response.content.readany():
-        body.feed(data)
+    try:
+        while data := await response.content.readany():
+            body.feed(data)
+    except FetchError as error:
+        if cut and error.kind == "too_large":
+            return body.so_far()
+        raise
     return body.finish()
 
 

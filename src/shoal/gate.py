@@ -59,7 +59,7 @@ class Gate:
     async def _follow(self, url: str) -> Response | Failure:
         """RFC 9309 2.3.1.2: follow at least five redirects, even to other hosts."""
         for _ in range(MAX_REDIRECTS + 1):
-            answer = await self._fetcher.fetch(url, max_body_bytes=MAX_BYTES)
+            answer = await self._fetcher.fetch(url, max_body_bytes=2 * MAX_BYTES, cut=True)
             if isinstance(answer, Failure) or answer.status not in {301, 302, 303, 307, 308}:
                 return answer
             target = normalize(location(answer), url)

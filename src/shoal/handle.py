@@ -14,7 +14,7 @@ import msgspec
 from shoal import crawl as builtin
 from shoal.crawl import Crawl, Handler
 from shoal.errors import ConfigError
-from shoal.model import Item, Link
+from shoal.model import PRIORITIES, Item, Link
 from shoal.parse import Page
 from shoal.store.encode import to_item
 from shoal.urls import normalize
@@ -25,13 +25,21 @@ InThread = Callable[[Callable[[], list[object]]], Awaitable[list[object]]]
 
 async def run(handler: Handler, page: Page, in_thread: InThread) -> list[object]:
     """All that the handler returns or yields for this page. What it raises comes through."""
-    if inspect.isasyncgenfunction(handler):
-        return [result async for result in handler(page)]
-    if inspect.iscoroutinefunction(handler):
-        return _flat(await handler(page))
+    if inspect.isasyncgenfunction(handler) or inspect.iscoroutinefunction(handler):
+        return await _awaited(handler(page))
     if handler.__module__ == builtin.__name__:
         return _flat(handler(page))
-    return await in_thread(lambda: _flat(handler(page)))
+    results = await in_thread(lambda: _flat(handler(page)))
+    if len(results) == 1 and (inspect.isawaitable(results[0]) or inspect.isasyncgen(results[0])):
+        return await _awaited(results[0])  # a decorator hid that the handler is async
+    return results
+
+
+async def _awaited(result: object) -> list[object]:
+    if inspect.isasyncgen(result):
+        return [each async for each in result]
+    assert inspect.isawaitable(result)
+    return _flat(await result)
 
 
 def _flat(result: object) -> list[object]:
@@ -49,13 +57,14 @@ class Sorter:
     def sort(self, results: Iterable[object], page: Page) -> tuple[tuple[Item, ...], tuple[Link, ...]]:
         """Items in a form that stores can write, and the links that are in scope.
 
-        Raises StoreError for a value that cannot be stored, ConfigError for a link that is no URL.
+        Raises StoreError for a value that cannot be stored, ConfigError for a link that cannot be kept.
         """
         items: list[Item] = []
         links: list[Link] = []
         for result in results:
             if isinstance(result, Link):
-                link = result if result.depth else self._complete(result, page)
+                link = result if _is_complete(result) else self._complete(result, page)
+                _check(link)
                 if self._reason(link.url) is None:
                     links.append(link)
             elif result is not None:
@@ -64,9 +73,27 @@ class Sorter:
 
     def _complete(self, link: Link, page: Page) -> Link:
         """A link that the user made by hand: it may be relative, and is one step from its page."""
+        try:
+            link = msgspec.convert(msgspec.structs.asdict(link), Link)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"the handler gave a bad link: {error}: {link}") from error
         url = normalize(link.url, page.url, self._spelling)
         if url is None:
-            raise ConfigError(
-                f"the handler of {page.url} gave a link that is not an http(s) URL: '{link.url}'"
-            )
+            raise ConfigError(f"the handler gave a link that is not an http(s) URL: '{link.url}'")
         return msgspec.structs.replace(link, url=url, depth=page.depth + 1)
+
+
+def _is_complete(link: Link) -> bool:
+    """Whether it is from `page.links`."""
+    return link.depth > 0 and link.url.startswith(("http://", "https://"))
+
+
+def _check(link: Link) -> None:
+    """Refuse what the frontier could not keep."""
+    if link.priority not in PRIORITIES:
+        raise ConfigError(f"the handler gave a link with priority {link.priority}: use 0..9")
+    if link.meta is not None:
+        try:
+            msgspec.json.encode(link.meta)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ConfigError(f"the handler gave a link with meta that JSON cannot hold: {error}") from error

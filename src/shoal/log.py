@@ -37,9 +37,21 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-def set_up(*, as_json: bool, quiet: bool, verbose: bool, stream: TextIO | None = None) -> None:
-    """Send shoal's log to `stream` (stderr): warnings, or errors if quiet, or every page if verbose."""
-    handler = logging.StreamHandler(stream or sys.stderr)
+class _Stderr(logging.StreamHandler[TextIO]):
+    """Writes to whatever stderr is at the time: a live display puts itself in its place."""
+
+    @property
+    def stream(self) -> TextIO:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, value: TextIO) -> None:
+        """There is nothing to set."""
+
+
+def set_up(*, as_json: bool, quiet: bool, verbose: bool) -> None:
+    """Send shoal's log to stderr: all but single pages; only errors if quiet; every page if verbose."""
+    handler = _Stderr()
     handler.setFormatter(JsonFormatter() if as_json else PeopleFormatter())
     logger = logging.getLogger("shoal")
     logger.handlers = [handler]

@@ -362,7 +362,7 @@ class Part(Struct, frozen=True):
         if isinstance(root, Element) and root.matches(self.css):
             elements.insert(0, root)
         if self.deep and self.pseudo == "attr":
-            return [inner for outer in self._outermost(elements) for inner in outer.iter_elements(None, True)]
+            return [inner for outer in _outermost(elements) for inner in outer.iter_elements(None, True)]
         return elements
 
     def _leads(self, elements: Iterable[Element]) -> Iterator[tuple[Element, str]]:
@@ -371,11 +371,11 @@ class Part(Struct, frozen=True):
             if (href := _href(element)) is not None:
                 yield element, href
             elif element not in inside:
-                inside.update(element.select(self.css))
+                inside.update(element.iter_elements())
                 yield from _hrefs(element.iter_elements(("a", "area")), _href)
 
     def _texts(self, elements: list[Element]) -> list[str]:
-        outer = self._outermost(elements)
+        outer = _outermost(elements)
         if self.deep:
             return [text for element in outer for text in element.strings]
         if len(outer) == len(elements):
@@ -383,18 +383,6 @@ class Part(Struct, frozen=True):
         chosen = set(elements)
         inner = (node for element in outer for node in element.descendants)
         return [node.data for node in inner if isinstance(node, Text | CData) and node.parent in chosen]
-
-    def _outermost(self, elements: list[Element]) -> list[Element]:
-        """Those that are in none of the others. Linear, as no tree is walked twice."""
-        if len(elements) < 2:
-            return elements
-        outer: list[Element] = []
-        inside: set[Element] = set()
-        for element in elements:
-            if element not in inside:
-                outer.append(element)
-                inside.update(element.select(self.css))
-        return outer
 
 
 class Selector(Struct, frozen=True):
@@ -553,6 +541,19 @@ def _href(element: Element) -> str | None:
     if href is None and element.namespace is Namespace.SVG:
         return element.attr("xlink:href")
     return href
+
+
+def _outermost(elements: list[Element]) -> list[Element]:
+    """Those that are in none of the others; in the order of the document."""
+    if len(elements) < 2:
+        return elements
+    outer: list[Element] = []
+    inside: set[Element] = set()
+    for element in elements:
+        if element not in inside:
+            outer.append(element)
+            inside.update(element.iter_elements())
+    return outer
 
 
 def _hrefs(

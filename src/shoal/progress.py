@@ -49,7 +49,11 @@ class Lines:
             self._shown = now
             stats = frontier.stats()
             rate = self._pace.per_s(now, stats.fetches)
-            log.info("%s", summary(stats, rate, now - self._began), extra=fields(stats, rate))
+            log.info(
+                "%s",
+                summary(stats, rate, now - self._began),
+                extra=counters(stats) | {"pages_per_s": round(rate, 1)},
+            )
 
     def close(self) -> None:
         """Nothing stays on the screen."""
@@ -125,10 +129,9 @@ def summary(stats: Stats, rate: float, elapsed_s: float) -> str:
     )
 
 
-def fields(stats: Stats, rate: float) -> dict[str, object]:
+def counters(stats: Stats) -> dict[str, object]:
     """The same for a machine."""
     return {
-        "pages_per_s": round(rate, 1),
         "done": stats.done,
         "queued": stats.queued,
         "leased": stats.leased,

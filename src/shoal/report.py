@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections import Counter
@@ -10,37 +11,49 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from shoal.crawl import Settings
+from shoal.crawl import Settings, check_url
 from shoal.frontier import Frontier
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.local import Job
 from shoal.model import Item, PageRecord, Stats
-from shoal.progress import clock, size
+from shoal.progress import clock, counters, size
 from shoal.scope import Scope
-from shoal.urls import normalize
+from shoal.urls import Spelling, normalize
 
 MOST_REASONS = 5
+
+log = logging.getLogger("shoal.report")
 
 
 class Speaker:
     """Tells the person who runs a crawl what is going on, on stderr; errors are told elsewhere."""
 
-    def __init__(self, job: Job, place: str, *, quiet: bool) -> None:
+    def __init__(self, job: Job, place: str, *, quiet: bool, as_json: bool = False) -> None:
+        """place: the state file; as_json: speak through the log, for machines."""
         self._job = job
         self._place = place
         self._quiet = quiet
+        self._as_json = as_json
         self._began = time.monotonic()
 
     def begin(self, stats: Stats) -> None:
         """The crawl starts, or goes on."""
         if stats.done or stats.dead or stats.skipped:
-            self._say(f"resuming {self._place}: {stats.done:,} pages done, {stats.queued:,} queued")
+            self._say(f"resuming {self._place}: {count(stats.done, 'page')} done, {stats.queued:,} queued")
 
     def already_finished(self, stats: Stats) -> None:
+        """The crawl had come to its end before."""
         self._say(
-            f"already finished: {stats.done:,} pages, {stats.items:,} rows"
-            f" ({self._rows_in()}); --fresh starts again"
+            f"already finished: {count(stats.done, 'page')}, {count(stats.items, 'row')}"
+            f" ({self._rows_in()}); --fresh starts again",
+            stats,
         )
+        if stats.dead:
+            self._say(
+                f"{count(stats.dead, 'dead letter')}: `shoal redrive --all --state {self._place}`"
+                " lets this command try them again"
+            )
+        self._say_limit(stats)
 
     def end(self, frontier: Frontier, *, stopped: bool) -> Stats:
         """The crawl is over, or was stopped."""
@@ -48,32 +61,50 @@ class Speaker:
         elapsed_s = time.monotonic() - self._began
         word = "stopped" if stopped else "finished"
         self._say(
-            f"{word} after {clock(elapsed_s)}: {stats.done:,} pages, {stats.items:,} rows,"
-            f" {size(stats.size_bytes)}, {stats.dead:,} dead letters, {stats.skipped:,} skipped"
+            f"{word} after {clock(elapsed_s)}: {count(stats.done, 'page')}, {count(stats.items, 'row')},"
+            f" {size(stats.size_bytes)}, {count(stats.dead, 'dead letter')}, {stats.skipped:,} skipped",
+            stats,
         )
         if stats.dead:
             self._say(f"dead letters: {_reasons(frontier)} (see `shoal dead --state {self._place}`)")
         self._complain_of_seeds(frontier)
         if stopped:
-            self._say(f"{stats.queued:,} pages are queued; the same command goes on from here")
-        elif stats.items:
-            self._say(self._rows_in())
+            self._say(f"{count(stats.queued, 'URL')} queued; the same command goes on from here")
+        else:
+            self._say_limit(stats)
+            if stats.items:
+                self._say(self._rows_in())
         return stats
+
+    def _say_limit(self, stats: Stats) -> None:
+        if stats.queued:
+            self._say(
+                f"the limit of pages is reached, with {count(stats.queued, 'URL')} queued: raise it to go on"
+            )
 
     def _complain_of_seeds(self, frontier: Frontier) -> None:
         for url in self._job.crawl.seed_urls():
             record = frontier.why(url)
-            if record is not None and record.state in {"dead", "skipped"}:
-                self._say(f"the seed {url} is {record.state}: {record.reason} {_first_line(record.error)}")
+            if record is not None and record.state == "dead":
+                self._say(f"the seed {url} could not be fetched: {_reason(record)}")
+            elif record is not None and record.state == "skipped":
+                self._say(f"the seed {url} was skipped: {_reason(record)}")
 
     def _rows_in(self) -> str:
         if self._job.output is not None:
             return f"the rows are in {self._job.output}"
         return f"the rows are in {self._place}: `shoal export --state {self._place} -o rows.csv`"
 
-    def _say(self, text: str) -> None:
-        if not self._quiet:
-            print(text.rstrip(), file=sys.stderr)
+    def _say(self, text: str, stats: Stats | None = None) -> None:
+        if self._as_json:
+            log.info("%s", text, extra=counters(stats) if stats else None)
+        elif not self._quiet:
+            print(text, file=sys.stderr)
+
+
+def count(number: int, noun: str) -> str:
+    """A number of things: "1 page", "1,000 pages"."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def exit_code(stats: Stats, *, strict: bool) -> int:
@@ -153,9 +184,20 @@ def never_seen(frontier: Frontier, url: str, *, as_json: bool) -> str:
 
 
 def _out_of_scope(frontier: Frontier, url: str) -> str | None:
-    settings = msgspec.convert(frontier.describe().get("settings", {}), Settings)
+    settings = _settings(frontier)
     seeds = [seed for text in settings.seeds if (seed := normalize(text)) is not None]
     return Scope.of(seeds, settings.scope, settings.allow, settings.deny).reason(url)
+
+
+def spelled(frontier: Frontier, text: str) -> str:
+    """A URL as the crawl spells it. Raises ConfigError if it is none."""
+    settings = _settings(frontier)
+    spelling = Spelling(sort_query=settings.sort_query, drop_params=settings.drop_params)
+    return normalize(check_url(text), None, spelling) or text
+
+
+def _settings(frontier: Frontier) -> Settings:
+    return msgspec.convert(frontier.describe().get("settings", {}), Settings)
 
 
 def table(rows: Iterable[Item]) -> str:
@@ -178,6 +220,9 @@ def _when(at: float | None) -> str:
     return "" if at is None else datetime.fromtimestamp(at, UTC).isoformat(sep=" ", timespec="seconds")
 
 
-def _first_line(text: str) -> str:
-    line = text.strip().partition("\n")[0]
-    return f"({line})" if line else ""
+def _reason(record: PageRecord) -> str:
+    """Why a page was given up or skipped, with the details if they say more."""
+    detail = record.error.strip().partition("\n")[0]
+    return (
+        f"{record.reason} ({detail})" if detail.lower() not in {"", record.reason.lower()} else record.reason
+    )

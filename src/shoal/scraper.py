@@ -27,13 +27,17 @@ def load(target: str) -> Crawl:
         if name not in crawls:
             raise ConfigError(f"{path} has no crawl called '{name}': it has {_listed(crawls)}")
         return crawls[name]
-    if len({id(crawl) for crawl in crawls.values()}) != 1:
-        raise ConfigError(f"which crawl? Write {path}:NAME; the file has {_listed(crawls)}")
+    if not crawls:
+        raise ConfigError(f'{path} defines no crawl: write crawl = shoal.Crawl("NAME", seeds=[...]) in it')
+    if len({id(crawl) for crawl in crawls.values()}) > 1:
+        raise ConfigError(
+            f"{path} defines several crawls: name one, as in {path}:{min(crawls)} ({_listed(crawls)})"
+        )
     return next(iter(crawls.values()))
 
 
 def _listed(crawls: dict[str, Crawl]) -> str:
-    return ", ".join(crawls) or "none (write: crawl = shoal.Crawl(...))"
+    return ", ".join(crawls) or "none"
 
 
 def _import(path: Path) -> ModuleType:
@@ -68,14 +72,14 @@ def _words(error: BaseException) -> str:
 def _where(error: BaseException, path: Path) -> str:
     """Where in the user's own code it came up: the way to it, on one line."""
     own = [
-        f"{Path(frame.filename).name}:{frame.lineno} ({frame.line})"
+        f"{Path(frame.filename).name}:{frame.lineno}: {frame.line}"
         for frame in traceback.extract_tb(error.__traceback__)
         if _is_beside(frame.filename, path)
     ]
     if isinstance(error, SyntaxError) and error.filename:
-        own.append(f"{Path(error.filename).name}:{error.lineno} ({(error.text or '').strip()})")
-    return f", at {' -> '.join(own)}" if own else ""
+        own.append(f"{Path(error.filename).name}:{error.lineno}: {(error.text or '').strip()}")
+    return f" [{' -> '.join(own)}]" if own else ""
 
 
 def _is_beside(file: str, path: Path) -> bool:
-    return not file.startswith("<") and Path(file).resolve().is_relative_to(path.resolve().parent)
+    return not file.startswith("<") and Path(file).resolve().parent == path.resolve().parent

@@ -18,9 +18,9 @@ class SqlitePlace:
         self._opened = ExitStack()
         self.url = f"sqlite:{Path(self._opened.enter_context(TemporaryDirectory())) / 'state.shoal'}"
 
-    def open(self, crawl: str = "books") -> Frontier:
+    def open(self, crawl: str = "books", **options: bool) -> Frontier:
         """Another frontier object, as another process would have it."""
-        return self._opened.enter_context(open_frontier(self.url, crawl=crawl))
+        return self._opened.enter_context(open_frontier(self.url, crawl=crawl, **options))
 
     def close(self) -> None:
         self._opened.close()

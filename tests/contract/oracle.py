@@ -143,7 +143,9 @@ class Oracle:
             assert again_s is None or self.paused, f"asks again after {again_s} for nothing"
         else:
             assert again_s is not None, f"never asks again, while at {opening} something happens"
-            assert now + again_s in {opening, *self.moments(now)}, f"nothing changes {again_s} from {now}, {self.moments(now)}"
+            assert now + again_s in {opening, *self.moments(now)}, (
+                f"nothing changes {again_s} from {now}, {self.moments(now)}"
+            )
             assert now + again_s <= opening, f"asks again after {again_s}, too late for {opening - now}"
 
     def open_producers(self, now):

@@ -51,13 +51,15 @@ class Running:
             )
         self.pid = self._process.pid
 
-    def signal(self, number: signal.Signals, *, whole: bool = False) -> None:
-        """Send it to the main process alone, or to the whole group."""
-        (os.killpg if whole else os.kill)(self.pid, number)
+    def signal(self, number: signal.Signals) -> None:
+        """Send it to the main process alone; nothing happens if that has ended."""
+        self._process.send_signal(number)
 
     def kill(self, *, whole: bool) -> bool:
-        """SIGKILL; returns whether it was still running."""
-        self.signal(signal.SIGKILL, whole=whole)
+        """SIGKILL for the main process or the whole group; returns whether it was still running."""
+        if whole and not self.ended():
+            os.killpg(self.pid, signal.SIGKILL)
+        self.signal(signal.SIGKILL)
         return self.wait() == -signal.SIGKILL
 
     def wait(self, seconds: float = 100.0) -> int:

@@ -672,7 +672,7 @@ def test_cookies_of_a_domain_reach_its_hosts_and_no_others(names: dict[str, str]
     with ScriptedServer({"/": answer, "/x": page()}) as server:
         places = [("www.a.co.uk", "/"), ("www.a.co.uk", "/x"), ("a.co.uk", "/x"), ("b.co.uk", "/x")]
         asyncio.run(fetched(*(f"http://{host}:{server.port}{path}" for host, path in places)))
-    assert [_cookie(server, number) for number in range(4)] == [None, "site=2; own=1", "site=2", None]
+    assert [_cookie(server, number) for number in range(4)] == [None, "own=1; site=2", "site=2", None]
 
 
 def test_cookies_belong_to_one_fetcher_and_can_be_off(run: Run) -> None:

@@ -1,0 +1,83 @@
+"""The state file: opening it, making its tables, and what can be wrong with it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+
+from shoal.errors import ConfigError, FrontierError, FrontierUnavailable
+
+APPLICATION_ID = 0x73686F6C  # "shol": tells our files from other SQLite files
+SCHEMA_VERSION = 1
+BUSY_TIMEOUT_S = 60.0
+CHECKPOINT_PAGES = 16_384  # with SQLite's 1,000, the syncs of the checkpoints cost more than the writes
+
+
+def connect(path: str, *, create: bool) -> sqlite3.Connection:
+    """Open the file and, if it is new, make the tables. Raises as SqliteFrontier does."""
+    if not create and not Path(path).exists():
+        raise ConfigError(f"there is no state file {path}")
+    try:
+        db = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+    except sqlite3.Error as error:
+        raise FrontierError(f"cannot open the state file {path}: {error}") from error
+    try:
+        with translated(path):
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = NORMAL")
+            db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+            _check_schema(db, path)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _check_schema(db: sqlite3.Connection, path: str) -> None:
+    if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        db.execute("BEGIN IMMEDIATE")  # two processes may be making the file at once
+        if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
+            for statement in files("shoal.frontier").joinpath("sqlite.sql").read_text().split(";\n"):
+                db.execute(statement)
+            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        db.execute("COMMIT")
+    if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        raise FrontierError(f"{path} is a SQLite file, but not a state file of shoal: name another one")
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if version > SCHEMA_VERSION:
+        raise FrontierError(
+            f"{path} was written by a newer shoal (format {version}, this one reads {SCHEMA_VERSION}):"
+            " upgrade shoal"
+        )
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """SQLite's errors in our words."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+            raise FrontierError(f"cannot write the state file {path}: {error}") from error
+        raise FrontierUnavailable(f"cannot write the state file {path}: {error}") from error
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_NOTADB:
+            raise FrontierError(f"{path} is not a state file of shoal: name another one") from error
+        raise FrontierError(
+            f"the state file {path} is damaged ({error}): save what can be read with"
+            f" `sqlite3 {path} .recover | sqlite3 saved.shoal`, then go on with --state saved.shoal"
+        ) from error
+
+
+def crawl_names(path: str) -> list[str]:
+    """The crawls in a state file, the oldest first. Raises as SqliteFrontier does."""
+    db = connect(path, create=False)
+    try:
+        with translated(path):
+            return [row[0] for row in db.execute("SELECT name FROM crawls ORDER BY id")]
+    finally:
+        db.close()

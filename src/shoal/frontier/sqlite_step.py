@@ -1,0 +1,491 @@
+"""One transaction on one crawl: the rows that it touches, and the changes of state.
+
+It holds the write lock, so what it has read stays true; it works on rows in memory (sqlite_rows.py) and
+writes them back once, together with the counters.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+import msgspec
+
+from shoal.errors import FrontierError
+from shoal.frontier.base import check_priority
+from shoal.frontier.seen import SeenCache
+from shoal.frontier.sqlite_rows import (
+    CRAWL_COLUMNS,
+    HOST_COLUMNS,
+    CrawlRow,
+    HostRow,
+    crawl_values,
+    host_values,
+)
+from shoal.model import HostRecord, Lease, Limits, Link, Outcome, State
+from shoal.urls import fingerprint, host_key
+
+CHUNK = 500  # values in one IN (...)
+
+_Row = tuple[Any, ...]
+_HOST = ", ".join(HOST_COLUMNS)
+_SAVE_CRAWL = f"UPDATE crawls SET {', '.join(f'{name} = ?' for name in CRAWL_COLUMNS)} WHERE id = ?"
+_SAVE_HOST = f"UPDATE hosts SET {', '.join(f'{name} = ?' for name in HOST_COLUMNS)} WHERE id = ?"
+
+
+class Step:
+    """`save` writes it back; whoever made it begins and ends the transaction."""
+
+    def __init__(self, db: sqlite3.Connection, crawl_id: int, name: str, now: float) -> None:
+        self.db = db
+        self.id = crawl_id
+        self.now = now
+        self.seen: dict[int, object] = {}
+        self._hosts: dict[int, HostRow] = {}
+        row = db.execute(
+            f"SELECT limits, {', '.join(CRAWL_COLUMNS)} FROM crawls WHERE id = ?", (crawl_id,)
+        ).fetchone()
+        if row is None:
+            raise FrontierError(f"the crawl '{name}' was removed from its frontier")
+        self.limits = msgspec.json.decode(row[0], type=Limits)
+        self.crawl = CrawlRow(*row[1:])
+        self._loaded = row[1:]
+
+    def save(self) -> None:
+        """Write back what has changed."""
+        self.save_hosts()
+        values = crawl_values(self.crawl)
+        if values != self._loaded:
+            self.db.execute(_SAVE_CRAWL, (*values, self.id))
+
+    def save_hosts(self) -> None:
+        changed = []
+        for host in self._hosts.values():
+            host.due_at = host.due(self.limits, self.now)
+            count = host.due_at == 0, host.held(self.limits)
+            self.crawl.ready_hosts += count[0] - host.counted[0]
+            self.crawl.held += count[1] - host.counted[1]
+            host.counted = count
+            values = host_values(host)
+            if values != host.loaded:
+                changed.append((*values, host.id))
+                host.loaded = values
+        self.db.executemany(_SAVE_HOST, changed)
+
+    # --- hosts ----------------------------------------------------------------------------
+
+    def _adopt(self, rows: Iterable[_Row]) -> list[HostRow]:
+        """The one object of each host in this step."""
+        found = []
+        for row in rows:
+            host = self._hosts.get(row[0])
+            if host is None:
+                host = self._hosts[row[0]] = HostRow(*row)
+                host.loaded = row
+                host.counted = host.due_at == 0, host.held(self.limits)
+            found.append(host)
+        return found
+
+    def _host(self, host_id: int) -> HostRow:
+        known = self._hosts.get(host_id)
+        if known is not None:
+            return known
+        return self._adopt(self.db.execute(f"SELECT {_HOST} FROM hosts WHERE id = ?", (host_id,)))[0]
+
+    def host_named(self, name: str) -> HostRow:
+        """The host of that key; it is made if need be."""
+        find = f"SELECT {_HOST} FROM hosts WHERE crawl = ? AND host = ?"
+        row = self.db.execute(find, (self.id, name)).fetchone()
+        if row is None:
+            self.crawl.hosts += 1
+            self.db.execute(
+                "INSERT INTO hosts (crawl, host, turn) VALUES (?, ?, ?)",
+                (self.id, name, self.crawl.next_turn()),
+            )
+            row = self.db.execute(find, (self.id, name)).fetchone()
+        return self._adopt([row])[0]
+
+    def load_all_hosts(self) -> None:
+        self._adopt(self.db.execute(f"SELECT {_HOST} FROM hosts WHERE crawl = ?", (self.id,)).fetchall())
+
+    def host_record(self, host: HostRow) -> HostRecord:
+        due_at = host.due(self.limits, self.now)
+        return HostRecord(
+            host=host.host,
+            queued=host.queued,
+            leased=host.leased,
+            done=host.done,
+            delay_s=host.delay_s(self.limits),
+            due_at=due_at or None,
+            paused_until=host.paused_until if host.paused_until > self.now else None,
+            latency_s=host.latency_s,
+        )
+
+    def _find_head(self, host: HostRow) -> None:
+        row = self.db.execute(
+            "SELECT priority FROM pages WHERE host = ? AND state = 'queued' AND not_before IS NULL"
+            " ORDER BY priority DESC LIMIT 1",
+            (host.id,),
+        ).fetchone()
+        host.head = -1 if row is None else row[0]
+
+    def _queue(self, host: HostRow, priority: int, *, delayed: bool = False, retrying: bool = False) -> None:
+        host.queued += 1
+        self.crawl.count_queued(priority, 1, delayed=delayed, retrying=retrying)
+        if not delayed:
+            host.head = max(host.head, priority)
+
+    # --- links in -------------------------------------------------------------------------
+
+    def add(self, links: Iterable[tuple[Link, int | None]], seen: SeenCache) -> int:
+        """Queue the links that are new; each comes with the page that it was found on."""
+        deepest = self.limits.max_depth
+        found: dict[int, tuple[Link, int | None]] = {}
+        for link, parent in links:
+            if deepest is not None and link.depth > deepest:
+                continue
+            mark = fingerprint(link.url, link.key)
+            if mark not in seen and mark not in found:
+                found[mark] = link, parent
+        known = self._known(list(found))
+        self.seen.update(found)
+        new = [(mark, *found[mark]) for mark in found if mark not in known]
+        hosts: dict[str, HostRow] = {}
+        self.db.executemany(
+            "INSERT INTO pages (crawl, fingerprint, host, url, priority, depth, not_before, parent, extra,"
+            " added_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [self._new_page(mark, link, parent, hosts) for mark, link, parent in new],
+        )
+        return len(new)
+
+    def _known(self, marks: Sequence[int]) -> set[int]:
+        known: set[int] = set()
+        for chunk in _chunks(marks):
+            query = f"SELECT fingerprint FROM pages WHERE crawl = ? AND fingerprint IN ({_marks(chunk)})"
+            known.update(row[0] for row in self.db.execute(query, (self.id, *chunk)))
+        return known
+
+    def _new_page(self, mark: int, link: Link, parent: int | None, hosts: dict[str, HostRow]) -> _Row:
+        check_priority(link.priority, link.url)
+        name = host_key(link.url)
+        host = hosts.get(name) or hosts.setdefault(name, self.host_named(name))
+        delayed = link.delay_s > 0
+        self._queue(host, link.priority, delayed=delayed)
+        not_before = self.now + link.delay_s if delayed else None
+        extra = _extra(link)
+        return (
+            self.id,
+            mark,
+            host.id,
+            link.url,
+            link.priority,
+            link.depth,
+            not_before,
+            parent,
+            extra,
+            self.now,
+        )
+
+    # --- leases out -----------------------------------------------------------------------
+
+    def promote(self) -> None:
+        """Notice what has become due with time: delayed links and waiting hosts."""
+        due = self.db.execute(
+            "SELECT id, host, priority FROM pages WHERE crawl = ? AND not_before <= ?", (self.id, self.now)
+        ).fetchall()
+        self.db.executemany("UPDATE pages SET not_before = NULL WHERE id = ?", [row[:1] for row in due])
+        self.crawl.delayed -= len(due)
+        for _, host_id, priority in due:
+            host = self._host(host_id)
+            host.head = max(host.head, priority)
+        self._adopt(
+            self.db.execute(
+                f"SELECT {_HOST} FROM hosts WHERE crawl = ? AND due_at > 0 AND due_at <= ?",
+                (self.id, self.now),
+            ).fetchall()
+        )
+        self.save_hosts()
+
+    def lease(self, limit: int, seconds: float, worker: str) -> list[Lease]:
+        limit = int(min(limit, self.crawl.room(self.limits)))
+        if limit <= 0:
+            return []
+        ready = self._adopt(
+            self.db.execute(
+                f"SELECT {_HOST} FROM hosts WHERE crawl = ? AND due_at = 0 ORDER BY head DESC, turn LIMIT ?",
+                (self.id, limit),
+            ).fetchall()
+        )
+        heads = [(-host.head, host.turn, host.id) for host in ready]
+        heapify(heads)
+        queues: dict[int, deque[_Row]] = {}
+        leases: list[Lease] = []
+        given: list[tuple[int, int, int]] = []
+        while heads and len(leases) < limit:
+            host = self._hosts[heappop(heads)[2]]
+            if host.id not in queues:
+                queues[host.id] = self._next_pages(host, limit - len(leases))
+            queue = queues[host.id]
+            page = queue.popleft()
+            lease = self._lease_page(host, page)
+            leases.append(lease)
+            given.append((lease.token, page[0], host.id))
+            host.head = queue[0][3] if queue else -1
+            if host.due(self.limits, self.now) == 0:
+                heappush(heads, (-host.head, host.turn, host.id))
+        deadline = self.now + seconds
+        self.db.executemany(
+            "UPDATE pages SET state = 'leased', fresh = 0 WHERE id = ?", [(page,) for _, page, _ in given]
+        )
+        self.db.executemany(
+            "INSERT INTO leases (token, crawl, page, host, worker, deadline) VALUES (?, ?, ?, ?, ?, ?)",
+            [(token, self.id, page, host, worker, deadline) for token, page, host in given],
+        )
+        self.save_hosts()
+        return leases
+
+    def _next_pages(self, host: HostRow, limit: int) -> deque[_Row]:
+        """What the host may give at most, and one more: its head afterwards."""
+        return deque(
+            self.db.execute(
+                "SELECT id, fingerprint, url, priority, depth, attempts, extra FROM pages"
+                " WHERE host = ? AND state = 'queued' AND not_before IS NULL"
+                " ORDER BY priority DESC, fresh, id LIMIT ?",
+                (host.id, min(host.room(self.limits), limit) + 1),
+            )
+        )
+
+    def _lease_page(self, host: HostRow, page: _Row) -> Lease:
+        _, mark, url, priority, depth, attempts, extra = page
+        host.queued -= 1
+        host.leased += 1
+        host.turn = self.crawl.next_turn()
+        host.started(self.now)
+        self.crawl.count_queued(priority, -1, delayed=False, retrying=attempts > 0)
+        self.crawl.leased += 1
+        return Lease(
+            token=self.crawl.next_token(),
+            fingerprint=mark,
+            link=_link(url, priority, depth, extra),
+            host=host.host,
+            attempt=attempts + 1,
+        )
+
+    def again_s(self) -> float | None:
+        """Seconds until time alone may change something (after `save_hosts`)."""
+        (next_at,) = self.db.execute(
+            """
+            SELECT min(at) FROM (
+                SELECT min(due_at) AS at FROM hosts WHERE crawl = :crawl AND due_at > 0
+                UNION ALL SELECT min(not_before) FROM pages WHERE crawl = :crawl AND not_before IS NOT NULL
+                UNION ALL SELECT min(deadline) FROM leases WHERE crawl = :crawl
+                UNION ALL SELECT min(deadline) FROM producers WHERE crawl = :crawl AND deadline > :now
+            )""",
+            {"crawl": self.id, "now": self.now},
+        ).fetchone()
+        return None if next_at is None else max(0.0, next_at - self.now)
+
+    def producers(self) -> int:
+        query = "SELECT count(*) FROM producers WHERE crawl = ? AND deadline > ?"
+        return int(self.db.execute(query, (self.id, self.now)).fetchone()[0])
+
+    def finished(self) -> bool:
+        self.save_hosts()
+        return self.crawl.exhausted(self.limits) and self.producers() == 0
+
+    # --- leases back ----------------------------------------------------------------------
+
+    def held(self, tokens: Collection[int]) -> dict[int, tuple[int, int]]:
+        """Of these tokens, those whose lease is held: token -> (page, host)."""
+        held: dict[int, tuple[int, int]] = {}
+        for chunk in _chunks(list(tokens)):
+            query = f"SELECT token, page, host FROM leases WHERE crawl = ? AND token IN ({_marks(chunk)})"
+            held.update((row[0], row[1:]) for row in self.db.execute(query, (self.id, *chunk)))
+        return held
+
+    def _end_leases(self, held: Mapping[int, tuple[int, int]]) -> None:
+        self.db.executemany(
+            "DELETE FROM leases WHERE crawl = ? AND token = ?", [(self.id, token) for token in held]
+        )
+        self.crawl.leased -= len(held)
+        for _, host_id in held.values():
+            self._host(host_id).leased -= 1
+
+    def give_back(self, held: Mapping[int, tuple[int, int]]) -> None:
+        """Queue leased pages again, as if they had never been leased."""
+        self._end_leases(held)
+        for page, host_id in held.values():
+            priority, attempts = self.db.execute(
+                "UPDATE pages SET state = 'queued' WHERE id = ? RETURNING priority, attempts", (page,)
+            ).fetchone()
+            host = self._host(host_id)
+            host.started(self.now)
+            self._queue(host, priority, retrying=attempts > 0)
+
+    def take_back(self, which: str, value: object) -> int:
+        """The leases of `which` are lost: queue their pages again, but not for ever."""
+        rows = self.db.execute(
+            f"SELECT token, page, host FROM leases WHERE crawl = ? AND {which}", (self.id, value)
+        ).fetchall()
+        poison: dict[int, tuple[int, int]] = {}
+        innocent: dict[int, tuple[int, int]] = {}
+        for token, page, host_id in rows:
+            (losses,) = self.db.execute(
+                "UPDATE pages SET losses = losses + 1 WHERE id = ? RETURNING losses", (page,)
+            ).fetchone()
+            (poison if losses >= self.limits.max_losses else innocent)[token] = page, host_id
+        self.crawl.losses += len(rows)
+        self.give_back(innocent)
+        self._bury(poison)
+        return len(rows)
+
+    def _bury(self, held: Mapping[int, tuple[int, int]]) -> None:
+        self._end_leases(held)
+        self.crawl.dead += len(held)
+        for page, host_id in held.values():
+            self._host(host_id).started(self.now)
+            self.db.execute(
+                "UPDATE pages SET state = 'dead', finished_at = ?, reason = 'lease lost',"
+                " error = 'its worker died or stalled ' || losses || ' times while it held this page'"
+                " WHERE id = ?",
+                (self.now, page),
+            )
+
+    def finish(self, finished: Sequence[tuple[Outcome, int, int]]) -> None:
+        """Apply outcomes; each comes with its page and host."""
+        self._end_leases({outcome.lease.token: (page, host) for outcome, page, host in finished})
+        self.crawl.fetches += len(finished)
+        self.db.executemany(
+            "UPDATE pages SET state = ?, attempts = ?, not_before = ?, finished_at = ?, status = ?,"
+            " reason = ?, error = ? WHERE id = ?",
+            [self._finish_page(outcome, page, self._host(host)) for outcome, page, host in finished],
+        )
+
+    def _finish_page(self, outcome: Outcome, page: int, host: HostRow) -> _Row:
+        lease = outcome.lease
+        host.known = 1
+        host.started(self.now - outcome.age_s)
+        host.took(outcome.elapsed_s)
+        if outcome.crawl_delay_s is not None:
+            host.crawl_delay_s = outcome.crawl_delay_s
+        if outcome.pause_s > 0:
+            host.paused_until = max(host.paused_until, self.now + outcome.pause_s)
+        self.crawl.size_bytes += outcome.size_bytes
+        self.crawl.items += len(outcome.items)
+        again = outcome.state == "queued"
+        delayed = again and outcome.retry_s > 0
+        if again:
+            self._queue(host, lease.link.priority, delayed=delayed, retrying=True)
+        else:
+            self.crawl.count(outcome.state, 1)
+            host.done += outcome.state == "done"
+        return (
+            outcome.state,
+            lease.attempt,
+            self.now + outcome.retry_s if delayed else None,
+            None if again else self.now,
+            outcome.status,
+            outcome.reason,
+            outcome.error,
+            page,
+        )
+
+    def keep_items(self, outcomes: Sequence[Outcome], held: Mapping[int, tuple[int, int]]) -> None:
+        self.db.executemany(
+            "INSERT INTO items (crawl, page, data) VALUES (?, ?, ?)",
+            [
+                (self.id, held[outcome.lease.token][0], to_json(item))
+                for outcome in outcomes
+                for item in outcome.items
+            ],
+        )
+
+    def record_position(self, store: str, length: int) -> None:
+        self.db.execute("INSERT OR REPLACE INTO positions VALUES (?, ?, ?)", (self.id, store, length))
+
+    # --- for people -----------------------------------------------------------------------
+
+    def redrive(self, pages: Sequence[tuple[int, int, int]]) -> None:
+        self.db.executemany(
+            "UPDATE pages SET state = 'queued', attempts = 0, losses = 0, finished_at = NULL, status = 0,"
+            " reason = '', error = '' WHERE id = ?",
+            [(page,) for page, _, _ in pages],
+        )
+        self.crawl.dead -= len(pages)
+        for _, host_id, priority in pages:
+            self._queue(self._host(host_id), priority)
+
+    def forget(self, mark: int) -> bool:
+        row = self.db.execute(
+            "DELETE FROM pages WHERE crawl = ? AND fingerprint = ? AND state <> 'leased'"
+            " RETURNING id, host, state, priority, attempts, not_before IS NOT NULL",
+            (self.id, mark),
+        ).fetchone()
+        if row is None:
+            return False
+        page, host_id, state, priority, attempts, delayed = row
+        self._uncount(self._host(host_id), state, priority, attempts, bool(delayed))
+        self.crawl.items -= self.db.execute("DELETE FROM items WHERE page = ?", (page,)).rowcount
+        self.crawl.epoch += 1
+        return True
+
+    def _uncount(self, host: HostRow, state: State, priority: int, attempts: int, delayed: bool) -> None:
+        if state == "queued":
+            host.queued -= 1
+            self.crawl.count_queued(priority, -1, delayed=delayed, retrying=attempts > 0)
+            self._find_head(host)
+        else:
+            self.crawl.count(state, -1)
+            host.done -= state == "done"
+
+    def set_priority(self, mark: int, priority: int) -> bool:
+        row = self.db.execute(
+            "SELECT id, host, priority, attempts, not_before IS NOT NULL FROM pages"
+            " WHERE crawl = ? AND fingerprint = ? AND state = 'queued'",
+            (self.id, mark),
+        ).fetchone()
+        if row is None:
+            return False
+        page, host_id, before, attempts, delayed = row
+        self.db.execute("UPDATE pages SET priority = ? WHERE id = ?", (priority, page))
+        self.crawl.count_queued(before, -1, delayed=bool(delayed), retrying=attempts > 0)
+        self.crawl.count_queued(priority, 1, delayed=bool(delayed), retrying=attempts > 0)
+        self._find_head(self._host(host_id))
+        return True
+
+
+def to_json(value: object) -> str:
+    """As text, for a column."""
+    return msgspec.json.encode(value).decode()
+
+
+def _extra(link: Link) -> str | None:
+    """What few links have."""
+    if not (link.key or link.via or link.meta):
+        return None
+    return to_json({"key": link.key, "via": link.via, "cookie": link.cookie, "meta": link.meta})
+
+
+def _link(url: str, priority: int, depth: int, extra: str | None) -> Link:
+    more = {} if extra is None else msgspec.json.decode(extra)
+    return Link(
+        url=url,
+        priority=priority,
+        depth=depth,
+        key=more.get("key", ""),
+        via=tuple(more.get("via", ())),
+        cookie=more.get("cookie", False),
+        meta=more.get("meta"),
+    )
+
+
+def _chunks(values: Sequence[int]) -> Iterator[Sequence[int]]:
+    for start in range(0, len(values), CHUNK):
+        yield values[start : start + CHUNK]
+
+
+def _marks(values: Sequence[int]) -> str:
+    return ", ".join("?" * len(values))
