@@ -52,11 +52,14 @@ def watch(site: Tree, work: Path) -> list[tuple[int, float]]:
         *(SHOAL, "crawl", site.url, "--per-host", 16, "--max-pages", KNOWN[-1] // FANOUT + 100),
         *("-o", work / "items.jsonl", "--state", work / "state.shoal", "--quiet"),
     ]
-    process = subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL)
-    inside, samples = psutil.Process(process.pid), []
-    while process.poll() is None:
-        samples.append((site.served * FANOUT, inside.memory_info().rss / 2**20))
-        time.sleep(0.02)
+    samples = []
+    with subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL) as process:
+        inside = psutil.Process(process.pid)
+        while process.poll() is None:
+            samples.append((site.served * FANOUT, inside.memory_info().rss / 2**20))
+            time.sleep(0.02)
+    if process.returncode:
+        raise SystemExit(f"exit code {process.returncode}: {process.args}")
     return samples
 
 

@@ -126,7 +126,7 @@ def _help_ms() -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--pages", type=int, default=4_000, help="size of the site that all crawl")
+    parser.add_argument("--pages", type=int, default=10_000, help="size of the site that all crawl")
     parser.add_argument("--large", type=int, default=20_000, help="size of the site that shoal also crawls")
     args = parser.parse_args()
     speed(args.rounds, args.pages, args.large)

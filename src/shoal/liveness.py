@@ -16,7 +16,7 @@ def worker_name() -> str:
 
 def reap_dead(frontier: Frontier) -> int:
     """Take back the leases of workers of this machine that are no more; returns how many."""
-    return sum(frontier.reap(name) for name, _ in frontier.workers() if _is_dead(name))
+    return sum(frontier.reap(each.name) for each in frontier.workers() if each.leases and _is_dead(each.name))
 
 
 def _is_dead(name: str) -> bool:

@@ -53,9 +53,11 @@ class Job(msgspec.Struct, frozen=True):
     """Forget what there is and start again."""
 
     def open_frontier(self) -> Frontier:
+        """One more connection to it."""
         return open_frontier(self.frontier, crawl=self.crawl.name, keep_items=self.output is None)
 
     def open_store(self) -> Store | None:
+        """The store of the items, not opened yet; None if the frontier keeps them."""
         if self.output is None:
             return None
         return open_store(self.output, crawl=self.crawl.name, fields=self.fields)

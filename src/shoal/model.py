@@ -175,6 +175,8 @@ class Stats(Struct, frozen=True):
     """Attempts that came to an end, failed ones included."""
     losses: int = 0
     """Leases that ran out or whose worker died."""
+    oldest_s: float = 0.0
+    """How long ago the oldest queued link was found, to the minute."""
     producers: int = 0
     paused: bool = False
     finished: bool = False
@@ -221,3 +223,25 @@ class HostRecord(Struct, frozen=True):
     paused_until: float | None
     latency_s: float
     """A moving average of `elapsed_s`."""
+
+
+class Beat(Struct, frozen=True):
+    """What a worker says of itself, again and again."""
+
+    name: str
+    concurrency: int
+    since: float
+    """When it started (seconds since 1970)."""
+    pages_per_s: float
+
+
+class WorkerRecord(Struct, frozen=True):
+    """What the frontier knows of one worker."""
+
+    name: str
+    leases: int
+    alive: bool
+    """It was heard of lately. One that holds leases without being alive will lose them."""
+    concurrency: int = 0
+    since: float | None = None
+    pages_per_s: float = 0.0

@@ -125,14 +125,9 @@ class Page:
     @cached_property
     def canonical(self) -> str | None:
         """The normalized URL of `<link rel=canonical>`, or None."""
-        for link in self._landmarks:
-            if (
-                link.tag == "link"
-                and _is_marked(link, "canonical")
-                and (href := link.attr("href")) is not None
-            ):
-                return self._base.join(href)
-        return None
+        links = (e for e in self._landmarks if e.tag == "link" and _is_marked(e, "canonical"))
+        href = next((href for _, href in _hrefs(links, _href)), None)
+        return None if href is None else self._base.join(href)
 
     @cached_property
     def robots_directives(self) -> frozenset[str]:
@@ -296,6 +291,7 @@ class Selection(Sequence["Selection"]):
                 )
         return strings
 
+    @property
     def text(self) -> str | None:
         """The text of the first one as it reads, white space collapsed; None if nothing was found."""
         return next(map(_plain, self._nodes), None)

@@ -15,7 +15,7 @@ from shoal.crawl import Settings, check_url
 from shoal.frontier import Frontier
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.local import Job
-from shoal.model import Item, PageRecord, Stats
+from shoal.model import Item, PageRecord, Stats, WorkerRecord
 from shoal.progress import clock, counters, size
 from shoal.scope import Scope
 from shoal.urls import Spelling, normalize
@@ -136,9 +136,14 @@ def status(frontier: SqliteFrontier, *, as_json: bool) -> str:
         f"hosts     {stats.hosts:,} ({stats.ready_hosts:,} ready)",
         f"rows      {stats.items:,}",
         f"fetched   {size(stats.size_bytes)} in {stats.fetches:,} attempts, {stats.losses:,} leases lost",
-        *(f"worker    {name}: {count} leases" for name, count in frontier.workers()),
+        *(f"worker    {_worker(each)}" for each in frontier.workers()),
     ]
     return "\n".join(lines)
+
+
+def _worker(worker: WorkerRecord) -> str:
+    rate = f", {worker.pages_per_s:,.1f} pages/s" if worker.alive else ", not heard of lately"
+    return f"{worker.name}: {worker.leases} leases{rate}"
 
 
 def letter(record: PageRecord, errors: bool) -> str:

@@ -1,4 +1,4 @@
-"""Encodings against the data of html5lib-tests, the labels of the Encoding standard, and answers of Scrapy."""
+"""Encodings against the data of html5lib-tests, the labels of the standard, and the answers of Scrapy."""
 
 import json
 from pathlib import Path

@@ -126,7 +126,7 @@ def _with_text(page, wishes):
     patterns = _listed(wishes.get("restrict_text"))
     if not patterns:
         return None
-    wanted = [a for a in page.css("a") if any(re.search(pattern, a.text()) for pattern in patterns)]
+    wanted = [a for a in page.css("a") if any(re.search(pattern, a.text) for pattern in patterns)]
     return ", ".join(f'a[href="{a.attrib["href"]}"]' for a in wanted)
 
 

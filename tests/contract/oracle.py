@@ -264,6 +264,7 @@ class Oracle:
             size_bytes=self.size_bytes,
             fetches=self.fetches,
             losses=self.losses,
+            oldest_s=max((now - page.added_at // 60 * 60 for page in queued), default=0.0),
             producers=len(self.open_producers(now)),
             paused=self.paused,
             finished=self.finished(now),

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from shoal.errors import ConfigError
-from shoal.model import Limits, Link, Outcome, Stats
+from shoal.model import Beat, Limits, Link, Outcome, Stats
 from shoal.urls import fingerprint, host_key
 
 NOW = 4_000_000_000.0
@@ -87,6 +87,11 @@ def test_commit_moves_a_leased_page_to_the_state_of_its_outcome(frontier, state)
     assert (state_of(frontier, A), getattr(stats, state), stats.leased, stats.seen) == (state, 1, 0, 1)
 
 
+def leases(frontier, now):
+    """How many leases each worker holds."""
+    return {worker.name: worker.leases for worker in frontier.workers(now=now)}
+
+
 def test_release_queues_a_leased_page(frontier):
     """Leased --release--> queued."""
     add(frontier, A)
@@ -99,7 +104,7 @@ def test_nothing_but_a_verb_changes_a_state(frontier):
     add(frontier, A)
     lease(frontier, seconds=10)
     assert frontier.stats(now=NOW + 1000).leased == 1
-    assert (state_of(frontier, A), frontier.workers(now=NOW + 1000)) == ("leased", [("ann", 1)])
+    assert (state_of(frontier, A), leases(frontier, NOW + 1000)) == ("leased", {"ann": 1})
 
 
 def test_without_now_the_clock_of_the_back_end_counts(frontier):
@@ -889,7 +894,7 @@ def test_reap_takes_back_all_leases_of_a_worker_before_their_deadline(frontier):
     lease(frontier, 1, worker="alive")
     assert frontier.reap("dead", now=NOW + 1) == 2
     assert frontier.reap("dead", now=NOW + 1) == 0
-    assert frontier.workers(now=NOW + 1) == [("alive", 1)]
+    assert leases(frontier, NOW + 1) == {"alive": 1}
     stats = frontier.stats(now=NOW + 1)
     assert (stats.queued, stats.leased, stats.losses) == (2, 1, 2)
 
@@ -1453,11 +1458,38 @@ def test_hosts_tell_what_they_have_and_wait_for(frontier):
     assert (host.queued, host.leased, host.done) == (1, 1, 1)
 
 
+def test_a_worker_that_is_heard_of_is_alive_for_that_long(frontier):
+    """`beat` says what it does; without another one it is forgotten, though not the leases that it holds."""
+    beat = Beat(name="ann", concurrency=8, since=NOW - 5, pages_per_s=2.5)
+    frontier.beat(beat, 30, now=NOW)
+    (worker,) = frontier.workers(now=NOW + 30)
+    assert (worker.name, worker.alive, worker.leases) == ("ann", True, 0)
+    assert (worker.concurrency, worker.since, worker.pages_per_s) == (8, NOW - 5, 2.5)
+    assert frontier.workers(now=NOW + 31) == []
+    add(frontier, A)
+    lease(frontier, worker="ann")
+    (worker,) = frontier.workers(now=NOW + 31)
+    assert (worker.name, worker.alive, worker.leases) == ("ann", False, 1)
+
+
+def test_the_age_of_the_oldest_queued_link_is_known_to_the_minute(frontier):
+    """It is that of the link found first among those that are queued now."""
+    minute = NOW // 60 * 60
+    add(frontier, A, at=minute)
+    add(frontier, B, at=minute + 60)
+    assert frontier.stats(now=minute + 90).oldest_s == 90
+    (page,) = lease(frontier, 1, at=minute + 90)
+    assert frontier.stats(now=minute + 90).oldest_s == 30
+    commit(frontier, done(page), at=minute + 90)
+    lease(frontier, 1, at=minute + 90)
+    assert frontier.stats(now=minute + 90).oldest_s == 0
+
+
 def test_workers_are_listed_with_their_leases(frontier):
     """Those that hold any."""
     add(frontier, A, B, C)
     lease(frontier, 2, worker="ann")
     (page,) = lease(frontier, 1, worker="bob")
-    assert sorted(frontier.workers(now=NOW)) == [("ann", 2), ("bob", 1)]
+    assert leases(frontier, NOW) == {"ann": 2, "bob": 1}
     commit(frontier, done(page))
-    assert frontier.workers(now=NOW) == [("ann", 2)]
+    assert leases(frontier, NOW) == {"ann": 2}

@@ -17,19 +17,39 @@ from contextlib import closing
 from pathlib import Path
 
 import psutil
+from click.testing import CliRunner
 
+from shoal.cli import shoal
 from shoal.frontier.sqlite import SqliteFrontier, crawl_names
 from shoal.store.base import absolute
 from tests.contract.invariants import assert_nothing_lost
 from tests.site import Site
 
 SHOAL = Path(sys.executable).with_name("shoal")
-FAULTY = Path(__file__).with_name("faulty.py")
+HERE = Path(__file__).parent
 KINDS = {"state": None, "jsonl": "rows.jsonl", "csv": "rows.csv", "sqlite": "sqlite:rows.db"}
 """Where the rows go."""
 
 SELECTS = ("id=article::attr(data-id)", "title=h1", "price=[itemprop=price]::attr(content)")
 POLL_S = 0.005
+
+SCRAPER = """\
+import os, signal, time
+import shoal
+
+crawl = shoal.Crawl("site", seeds=["{url}"])
+
+@crawl.page()
+def row(page):
+    {fault}
+    yield {{
+        "url": page.url,
+        "id": page.css("article::attr(data-id)").get(),
+        "title": page.css("h1::text").get(),
+        "price": page.css("[itemprop=price]::attr(content)").get(),
+    }}
+    yield from page.links()
+"""
 
 Row = Mapping[str, object]
 
@@ -99,8 +119,8 @@ class Running:
 class Crawling:
     """One crawl of a site, by the same command again and again.
 
-    kind: where its rows go, one of KINDS. scraper: the text of a scraper file to run, instead of --select.
-    state and rows: other folders for these files.
+    kind: where its rows go, one of KINDS. fault: a statement in the handler of a scraper, which is run instead
+    of --select. state and rows: other folders for these files.
     """
 
     def __init__(
@@ -109,7 +129,7 @@ class Crawling:
         kind: str,
         *options: object,
         folder: Path,
-        scraper: str = "",
+        fault: str = "",
         state: Path | None = None,
         rows: Path | None = None,
     ) -> None:
@@ -120,8 +140,8 @@ class Crawling:
         self._command: list[object] = ["crawl", site.url, *(f"--select={field}" for field in SELECTS)]
         self._runs: list[Running] = []
         folder.mkdir()
-        if scraper:
-            (folder / "scraper.py").write_text(scraper)
+        if fault:
+            (folder / "scraper.py").write_text(SCRAPER.format(url=site.url, fault=fault))
             self._command = ["run", "scraper.py"]
         if name:
             self._command += ["-o", f"{scheme}{colon}{self.output}"]
@@ -129,11 +149,11 @@ class Crawling:
 
     # --- running it -----------------------------------------------------------------------
 
-    def start(self, *fault: object) -> Running:
-        """The command, as a user types it, or with a fault built in (see faulty.py)."""
-        program = [sys.executable, FAULTY, *fault] if fault else [SHOAL]
+    def start(self, program: str = "", *options: object) -> Running:
+        """The command, as a user types it, or with another program: faulty.py or hasty.py."""
+        shoal = [sys.executable, HERE / program, *options] if program else [SHOAL]
         log = self.folder / f"run-{len(self._runs)}.log"
-        self._runs.append(Running([*program, *self._command], self.folder, log))
+        self._runs.append(Running([*shoal, *self._command], self.folder, log))
         return self._runs[-1]
 
     def finish(self) -> None:
@@ -162,7 +182,7 @@ class Crawling:
     def done(self) -> int:
         return sum(count for (count,) in self.ask("SELECT done FROM crawls"))
 
-    def workers(self) -> set[int]:
+    def at_work(self) -> set[int]:
         """The pids of the processes that hold leases."""
         return {int(name.split(":")[-2]) for (name,) in self.ask("SELECT DISTINCT worker FROM leases")}
 
@@ -178,8 +198,13 @@ class Crawling:
 
     def status(self) -> dict[str, object]:
         """What `shoal status` prints."""
-        command = [SHOAL, "status", "--json", "--state", self.state]
-        return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+        return json.loads(self._printed("status", "--json"))
+
+    def _printed(self, *arguments: str) -> str:
+        """What another command of shoal prints about this crawl."""
+        result = CliRunner().invoke(shoal, [*arguments, "--state", str(self.state)], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.stdout
 
     # --- what must be true ----------------------------------------------------------------
 
@@ -225,9 +250,7 @@ class Crawling:
         return self._rows(_copied(self.output, copies), position) if position else []
 
     def _exported(self) -> list[Row]:
-        command = [SHOAL, "export", "--format", "jsonl", "--state", self.state]
-        lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
-        return [json.loads(line) for line in lines]
+        return [json.loads(line) for line in self._printed("export", "--format", "jsonl").splitlines()]
 
     def _rows(self, path: Path, position: int | None) -> list[Row]:
         """The rows up to that position, or all."""

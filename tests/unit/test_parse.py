@@ -21,12 +21,14 @@ HTML = "text/html; charset=utf-8"
 
 
 def page(body="", content_type=HTML, *, headers=(), link=None, **options):
+    """A page with this body."""
     raw = body if isinstance(body, bytes) else body.encode()
     given = (("content-type", content_type),) if content_type is not None else ()
     return Page(Response(url=URL, status=200, headers=(*given, *headers), body=raw), link, **options)
 
 
 def urls(links):
+    """The URLs, shortened where they are of this site."""
     return [link.url.removeprefix("http://a.test") for link in links]
 
 
@@ -165,7 +167,7 @@ def test_json(body):
 )
 def test_what_is_not_json(body, content_type, message):
     """What is not JSON is a ValueError with one line that says where."""
-    with pytest.raises(ValueError, match="^not JSON") as caught:
+    with pytest.raises(ValueError, match="not JSON") as caught:
         page(body, content_type).json()
     assert str(caught.value) == message
 
@@ -244,11 +246,11 @@ def test_attributes():
 def test_text_as_it_reads():
     """The text of an element is one line, with a blank where the page has a break."""
     shown = page("<div> A\n<b>B</b>c<br>d<p>e</p><ul><li>f<li>g</ul></div><table><td>h<td>i</table><p></p>")
-    assert shown.css("div, table").text() == "A Bc d e f g"
-    assert shown.css("table").text() == "h i"
-    assert shown.css("p + p").text() == shown.css("none").text() is None
-    assert shown.css("body > p").text() == ""
-    assert shown.css("div::text").text() == "A"
+    assert shown.css("div, table").text == "A Bc d e f g"
+    assert shown.css("table").text == "h i"
+    assert shown.css("p + p").text == shown.css("none").text is None
+    assert shown.css("body > p").text == ""
+    assert shown.css("div::text").text == "A"
 
 
 def test_html_that_repeats_itself_is_bounded(monkeypatch):
@@ -532,20 +534,19 @@ import sys, threading
 from shoal.model import Response
 from shoal.parse import Page, extract, parse_field
 
-SELECTORS = ("*", "div", "div::text", "div ::text", "::text", "::attr(title)", "a::attr(href), p::text",
-    "div div div p", ".x p ~ b a:not(div *):nth-child(2)", "i ~ b", "div:has(> b)", "[data-x] :is(p, b) *")
+SELECTORS = ("div", "div::text", "div ::text", "::attr(title)", "div div p a, p::text", ".x ~ b a:not(div *)")
 
 def ask():
     page = Page(Response(url="http://a.test/", status=200, headers=(), body=body))
     page.title, page.encoding, page.text, page.canonical, page.robots_directives
     page.links(iframes=True, obey_nofollow=True)
+    page.css("*").text, page.css("p, a").attrib, page.links("a::attr(href)")
     for selector in SELECTORS:
         found = page.css(selector)
-        found.get(), found.text(), found.attrib, page.links(selector)
+        found.get(), found[-1:].css("a::text").getall(), page.links(selector)
         if "::" in selector:
             found.getall()
-        found[:1].css(selector), found[-1:].css("a::text").getall()
-        extract(page, [parse_field("x=" + selector)])
+    extract(page, [parse_field("x=div"), parse_field("y=div ::text"), parse_field("z=p::attr(title)")])
     try:
         page.json()
     except ValueError:
@@ -561,10 +562,10 @@ del thread
 
 HOSTILE = {
     "a million nested tags": lambda: b"<div>t" * 1_000_000 + b"<a href=x>y</a>",
-    "nested templates": lambda: b"<template>" * 200_000 + b"<a href=x>y</a>",
+    "nested templates": lambda: b"<template>" * 100_000 + b"<a href=x>y</a>",
     "nested links": lambda: b"<svg><a href=x>" * 100_000,
     "nested tables": lambda: b"<table>" * 200_000 + b"x<a href=x>y</a>",
-    "nested lists": lambda: b"<ul><li>" * 200_000,
+    "nested lists": lambda: b"<ul><li>" * 100_000,
     "formatting": lambda: b"".join(b"<b n%d><i n%d>" % (n, n) for n in range(20_000)) + b"<p>x" * 20_000,
     "misnested formatting": lambda: b"<a href=x><b><p></a>" * 50_000,
     "attributes": lambda: b"<p " + b" ".join(b"a%d=1" % n for n in range(300_000)) + b"><a href=x>y</a>",
@@ -626,15 +627,10 @@ def _seconds(shown, selector):
 
 
 PIECES = [
-    *"<a href=x>|</a>|<p>|<b>|</b>|<template>|</template>|<svg>|</svg>|<table>|<td>|<base href=/b>|<!--|-->".split(
-        "|"
-    ),
-    *'<title>|</title>|<meta charset=utf-16>|<link rel=next href=n>|<iframe src=f>|text|&amp;|<|>|"| |é'.split(
-        "|"
-    ),
-    "\ud800",
-    "\0",
-]
+    "<a href=x>", "</a>", "<p>", "<b>", "</b>", "<template>", "</template>", "<svg>", "</svg>", "<table>",
+    "<td>", "<base href=/b>", "<title>", "</title>", "<meta charset=utf-16>", "<link rel=next href=n>",
+    "<iframe src=f>", "<!--", "-->", "text", "&amp;", "<", ">", '"', " ", "\u00e9", "\0", "\ud800",
+]  # fmt: skip
 MARKUP = st.lists(st.sampled_from(PIECES)).map(lambda parts: "".join(parts).encode("utf-8", "surrogatepass"))
 
 

@@ -27,7 +27,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
 from shoal.errors import ConfigError
-from shoal.model import PRIORITIES, Grant, HostRecord, Item, Limits, Link, Outcome, PageRecord, Stats
+from shoal.model import (
+    PRIORITIES,
+    Beat,
+    Grant,
+    HostRecord,
+    Item,
+    Limits,
+    Link,
+    Outcome,
+    PageRecord,
+    Stats,
+    WorkerRecord,
+)
 
 
 class Frontier(ABC):
@@ -95,6 +107,10 @@ class Frontier(ABC):
     @abstractmethod
     def reap(self, worker: str, *, now: float | None = None) -> int:
         """Take back, before their deadline, all leases of a worker known to be dead; returns how many."""
+
+    @abstractmethod
+    def beat(self, worker: Beat, seconds: float, *, now: float | None = None) -> None:
+        """Announce a worker: it is alive for the next `seconds`. Leases do not depend on it."""
 
     @abstractmethod
     def pause_host(self, host: str, seconds: float, *, now: float | None = None) -> None:
@@ -201,8 +217,8 @@ class Frontier(ABC):
         """Hosts, the slowest first (by average latency)."""
 
     @abstractmethod
-    def workers(self, *, now: float | None = None) -> list[tuple[str, int]]:
-        """Who holds leases, and how many."""
+    def workers(self, *, now: float | None = None) -> list[WorkerRecord]:
+        """Workers that were heard of lately (`beat`) or hold leases, by name."""
 
     @abstractmethod
     def items(self) -> Iterator[Item]:
@@ -213,6 +229,28 @@ class Frontier(ABC):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def worker_records(beats: Iterable[Beat], held: Mapping[str, int]) -> list[WorkerRecord]:
+    """Bring together who was heard of and who holds how many leases."""
+    alive = {beat.name: beat for beat in beats}
+    records = [
+        WorkerRecord(
+            name=name,
+            leases=held.get(name, 0),
+            alive=True,
+            concurrency=beat.concurrency,
+            since=beat.since,
+            pages_per_s=beat.pages_per_s,
+        )
+        for name, beat in alive.items()
+    ]
+    records += [
+        WorkerRecord(name=name, leases=count, alive=False)
+        for name, count in held.items()
+        if name not in alive
+    ]
+    return sorted(records, key=lambda record: record.name)
 
 
 def check_priority(priority: int, url: str) -> None:

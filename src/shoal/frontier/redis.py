@@ -14,9 +14,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from shoal.errors import ConfigError, FrontierError
-from shoal.frontier.base import Frontier, check_priority
+from shoal.frontier.base import Frontier, check_priority, worker_records
 from shoal.frontier.redis_server import Bell, Server, escaped, shown
 from shoal.frontier.redis_values import (
     StoredLink,
@@ -29,7 +30,19 @@ from shoal.frontier.redis_values import (
     read_record,
 )
 from shoal.frontier.seen import SeenCache
-from shoal.model import Grant, HostRecord, Item, Limits, Link, Outcome, PageRecord, State, Stats
+from shoal.model import (
+    Beat,
+    Grant,
+    HostRecord,
+    Item,
+    Limits,
+    Link,
+    Outcome,
+    PageRecord,
+    State,
+    Stats,
+    WorkerRecord,
+)
 from shoal.urls import Spelling, fingerprint, host_key
 
 SCHEMA_VERSION = 1
@@ -154,7 +167,7 @@ class RedisFrontier(Frontier):
         self._call("pause_host", host, seconds, now=now)
 
     def stats(self, *, now: float | None = None) -> Stats:
-        fields, ready_hosts, producers, finished = self._call("stats", now=now)
+        fields, ready_hosts, producers, finished, oldest_s = self._call("stats", now=now)
         crawl = {name.decode(): value for name, value in zip(fields[::2], fields[1::2], strict=True)}
 
         def number(name: str) -> int:
@@ -164,6 +177,7 @@ class RedisFrontier(Frontier):
             **{name: number(name) for name in _COUNTERS},
             by_priority=tuple(number(f"priority_{priority}") for priority in range(10)),
             ready_hosts=ready_hosts,
+            oldest_s=float(oldest_s),
             producers=producers,
             paused=bool(number("paused")),
             finished=bool(finished),
@@ -304,11 +318,13 @@ class RedisFrontier(Frontier):
             records = [read_host(name.decode(), value, limits, now) for name, value in packed]
         return sorted(records, key=lambda record: -record.latency_s)[:limit]
 
-    def workers(self, *, now: float | None = None) -> list[tuple[str, int]]:
-        with self._server.translated():
-            leases = self._redis.hvals(self._key("leases"))
+    def beat(self, worker: Beat, seconds: float, *, now: float | None = None) -> None:
+        self._call("beat", seconds, *astuple(worker), now=now)
+
+    def workers(self, *, now: float | None = None) -> list[WorkerRecord]:
+        beats, leases = self._call("workers", now=now)
         held = Counter(msgspec.msgpack.decode(lease)[3] for lease in leases)
-        return sorted(held.items())
+        return worker_records([Beat(*msgspec.msgpack.decode(beat)[1:]) for beat in beats], held)
 
     def items(self) -> Iterator[Item]:
         """None: items never go through Redis."""

@@ -12,14 +12,26 @@ from contextlib import contextmanager
 from typing import Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from shoal.errors import ConfigError
-from shoal.frontier.base import Frontier, check_priority
+from shoal.frontier.base import Frontier, check_priority, worker_records
 from shoal.frontier.seen import SeenCache
 from shoal.frontier.sqlite_file import connect, crawl_names, translated
 from shoal.frontier.sqlite_rows import HOST_COLUMNS, CrawlRow, HostRow
 from shoal.frontier.sqlite_step import Step, to_json
-from shoal.model import Grant, HostRecord, Item, Limits, Link, Outcome, PageRecord, Stats
+from shoal.model import (
+    Beat,
+    Grant,
+    HostRecord,
+    Item,
+    Limits,
+    Link,
+    Outcome,
+    PageRecord,
+    Stats,
+    WorkerRecord,
+)
 from shoal.urls import fingerprint
 
 POLL_S = 0.02  # how often an idle worker looks whether another process has written: 7 us a look
@@ -99,7 +111,7 @@ class SqliteFrontier(Frontier):
             step.promote()
             leases = step.lease(limit, seconds, worker)
             finished = step.finished()
-            more = len(leases) == limit and step.crawl.ready_hosts > 0
+            more = len(leases) == limit and step.crawl.ready_hosts > 0 and step.crawl.room(step.limits) > 0
             again_s = 0.0 if more else None if finished else step.again_s()
         return Grant(leases=tuple(leases), again_s=again_s, finished=finished)
 
@@ -114,11 +126,9 @@ class SqliteFrontier(Frontier):
             held = step.held([outcome.lease.token for outcome in outcomes])
             lost = frozenset(outcome.lease.token for outcome in outcomes) - held.keys()
             if not lost:
-                step.finish([(outcome, *held[outcome.lease.token]) for outcome in outcomes])
-                step.add(
-                    ((link, held[each.lease.token][0]) for each in outcomes for link in each.links),
-                    self._seen,
-                )
+                step.finish(outcomes, held)
+                found = ((link, held[each.lease.token].page) for each in outcomes for link in each.links)
+                step.add(found, self._seen)
                 if self.keeps_items:
                     step.keep_items(outcomes, held)
                 if position is not None:
@@ -150,7 +160,9 @@ class SqliteFrontier(Frontier):
     def stats(self, *, now: float | None = None) -> Stats:
         with self._step(now) as step:
             step.promote()
-            return step.crawl.stats(producers=step.producers(), finished=step.finished())
+            return step.crawl.stats(
+                oldest_s=step.oldest_s(), producers=step.producers(), finished=step.finished()
+            )
 
     def wait(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -222,7 +234,7 @@ class SqliteFrontier(Frontier):
 
     def purge(self) -> None:
         with self._step() as step:
-            for table in ("hosts", "pages", "leases", "items", "positions", "producers"):
+            for table in ("hosts", "pages", "leases", "items", "positions", "producers", "ages", "workers"):
                 self._db.execute(f"DELETE FROM {table} WHERE crawl = ?", (self._id,))
             self._db.execute(
                 "UPDATE crawls SET limits = ?, description = '{}' WHERE id = ?", (to_json(Limits()), self._id)
@@ -252,7 +264,7 @@ class SqliteFrontier(Frontier):
         where, values = _matching("dead", url=url, host=host, reason=reason)
         with self._step(now) as step:
             rows = self._db.execute(
-                f"SELECT p.id, p.host, p.priority FROM pages p JOIN hosts h ON h.id = p.host"
+                f"SELECT p.id, p.host, p.priority, p.added_at FROM pages p JOIN hosts h ON h.id = p.host"
                 f" WHERE p.crawl = ? AND {where}",
                 (self._id, *values),
             ).fetchall()
@@ -279,12 +291,26 @@ class SqliteFrontier(Frontier):
             ).fetchall()
             return [step.host_record(HostRow(*row)) for row in rows]
 
-    def workers(self, *, now: float | None = None) -> list[tuple[str, int]]:
-        with translated(self.path):
-            return self._db.execute(
-                "SELECT worker, count(*) FROM leases WHERE crawl = ? GROUP BY worker ORDER BY worker",
-                (self._id,),
-            ).fetchall()
+    def beat(self, worker: Beat, seconds: float, *, now: float | None = None) -> None:
+        with self._step(now) as step:
+            self._db.execute("DELETE FROM workers WHERE crawl = ? AND deadline < ?", (self._id, step.now))
+            self._db.execute(
+                "INSERT OR REPLACE INTO workers VALUES (?, ?, ?, ?, ?, ?)",
+                (self._id, worker.name, step.now + seconds, *astuple(worker)[1:]),
+            )
+
+    def workers(self, *, now: float | None = None) -> list[WorkerRecord]:
+        with self._step(now) as step:
+            held = dict(
+                self._db.execute(
+                    "SELECT worker, count(*) FROM leases WHERE crawl = ? GROUP BY worker", (self._id,)
+                )
+            )
+            beats = self._db.execute(
+                "SELECT name, concurrency, since, pages_per_s FROM workers WHERE crawl = ? AND deadline >= ?",
+                (self._id, step.now),
+            )
+            return worker_records([Beat(*row) for row in beats], held)
 
     def items(self) -> Iterator[Item]:
         last = 0

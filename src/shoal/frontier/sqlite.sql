@@ -91,7 +91,25 @@ CREATE TABLE leases (
     host          INTEGER NOT NULL,
     worker        TEXT NOT NULL,
     deadline      REAL NOT NULL,
+    added_at      REAL NOT NULL,                 -- that of its page
     PRIMARY KEY (crawl, token)
+) WITHOUT ROWID;
+
+CREATE TABLE ages (                              -- queued pages by the minute in which they were added
+    crawl         INTEGER NOT NULL,
+    age           INTEGER NOT NULL,
+    queued        INTEGER NOT NULL,
+    PRIMARY KEY (crawl, age)
+) WITHOUT ROWID;
+
+CREATE TABLE workers (
+    crawl         INTEGER NOT NULL,
+    name          TEXT NOT NULL,
+    deadline      REAL NOT NULL,                 -- it is taken for dead unless it is heard of by then
+    concurrency   INTEGER NOT NULL,
+    since         REAL NOT NULL,
+    pages_per_s   REAL NOT NULL,
+    PRIMARY KEY (crawl, name)
 ) WITHOUT ROWID;
 
 CREATE TABLE items (

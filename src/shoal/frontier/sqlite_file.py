@@ -26,10 +26,10 @@ def connect(path: str, *, create: bool) -> sqlite3.Connection:
         raise FrontierError(f"cannot open the state file {path}: {error}") from error
     try:
         with translated(path):
+            _check_schema(db, path)
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = NORMAL")
             db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
-            _check_schema(db, path)
     except BaseException:
         db.close()
         raise

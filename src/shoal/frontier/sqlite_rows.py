@@ -80,7 +80,7 @@ class CrawlRow:
         at_limit = limits.max_pages is not None and self.done >= limits.max_pages
         return self.leased == 0 and (at_limit or self.queued == self.held)
 
-    def stats(self, *, producers: int, finished: bool) -> Stats:
+    def stats(self, *, oldest_s: float, producers: int, finished: bool) -> Stats:
         return Stats(
             queued=self.queued,
             delayed=self.delayed,
@@ -96,6 +96,7 @@ class CrawlRow:
             size_bytes=self.size_bytes,
             fetches=self.fetches,
             losses=self.losses,
+            oldest_s=oldest_s,
             producers=producers,
             paused=bool(self.paused),
             finished=finished,

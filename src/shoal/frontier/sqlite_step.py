@@ -7,10 +7,10 @@ writes them back once, together with the counters.
 from __future__ import annotations
 
 import sqlite3
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -25,15 +25,24 @@ from shoal.frontier.sqlite_rows import (
     crawl_values,
     host_values,
 )
-from shoal.model import HostRecord, Lease, Limits, Link, Outcome, State
+from shoal.model import HostRecord, Lease, Limits, Link, Outcome
 from shoal.urls import fingerprint, host_key
 
 CHUNK = 500  # values in one IN (...)
+AGE_S = 60  # queued links are counted by the minute in which they were found
 
 _Row = tuple[Any, ...]
 _HOST = ", ".join(HOST_COLUMNS)
 _SAVE_CRAWL = f"UPDATE crawls SET {', '.join(f'{name} = ?' for name in CRAWL_COLUMNS)} WHERE id = ?"
 _SAVE_HOST = f"UPDATE hosts SET {', '.join(f'{name} = ?' for name in HOST_COLUMNS)} WHERE id = ?"
+
+
+class Held(NamedTuple):
+    """A lease as the file has it."""
+
+    page: int
+    host: int
+    added_at: float
 
 
 class Step:
@@ -45,6 +54,7 @@ class Step:
         self.now = now
         self.seen: dict[int, object] = {}
         self._hosts: dict[int, HostRow] = {}
+        self._ages: Counter[int] = Counter()
         row = db.execute(
             f"SELECT limits, {', '.join(CRAWL_COLUMNS)} FROM crawls WHERE id = ?", (crawl_id,)
         ).fetchone()
@@ -57,9 +67,27 @@ class Step:
     def save(self) -> None:
         """Write back what has changed."""
         self.save_hosts()
+        self._save_ages()
         values = crawl_values(self.crawl)
         if values != self._loaded:
             self.db.execute(_SAVE_CRAWL, (*values, self.id))
+
+    def _save_ages(self) -> None:
+        moved = [(self.id, age, by) for age, by in self._ages.items() if by]
+        if moved:
+            self.db.executemany(
+                "INSERT INTO ages VALUES (?, ?, ?)"
+                " ON CONFLICT DO UPDATE SET queued = queued + excluded.queued",
+                moved,
+            )
+            self.db.execute("DELETE FROM ages WHERE crawl = ? AND queued = 0", (self.id,))
+            self._ages.clear()
+
+    def oldest_s(self) -> float:
+        """The age of the oldest queued link, to the minute; 0 if there is none."""
+        self._save_ages()
+        (oldest,) = self.db.execute("SELECT min(age) FROM ages WHERE crawl = ?", (self.id,)).fetchone()
+        return 0.0 if oldest is None else max(0.0, self.now - oldest * AGE_S)
 
     def save_hosts(self) -> None:
         changed = []
@@ -132,7 +160,16 @@ class Step:
         ).fetchone()
         host.head = -1 if row is None else row[0]
 
-    def _queue(self, host: HostRow, priority: int, *, delayed: bool = False, retrying: bool = False) -> None:
+    def _queue(
+        self,
+        host: HostRow,
+        priority: int,
+        added_at: float,
+        *,
+        delayed: bool = False,
+        retrying: bool = False,
+    ) -> None:
+        self._ages[int(added_at // AGE_S)] += 1
         host.queued += 1
         self.crawl.count_queued(priority, 1, delayed=delayed, retrying=retrying)
         if not delayed:
@@ -173,7 +210,7 @@ class Step:
         name = host_key(link.url)
         host = hosts.get(name) or hosts.setdefault(name, self.host_named(name))
         delayed = link.delay_s > 0
-        self._queue(host, link.priority, delayed=delayed)
+        self._queue(host, link.priority, self.now, delayed=delayed)
         not_before = self.now + link.delay_s if delayed else None
         extra = _extra(link)
         return (
@@ -221,9 +258,10 @@ class Step:
         )
         heads = [(-host.head, host.turn, host.id) for host in ready]
         heapify(heads)
+        deadline = self.now + seconds
         queues: dict[int, deque[_Row]] = {}
         leases: list[Lease] = []
-        given: list[tuple[int, int, int]] = []
+        given: list[_Row] = []
         while heads and len(leases) < limit:
             host = self._hosts[heappop(heads)[2]]
             if host.id not in queues:
@@ -232,18 +270,14 @@ class Step:
             page = queue.popleft()
             lease = self._lease_page(host, page)
             leases.append(lease)
-            given.append((lease.token, page[0], host.id))
+            given.append((lease.token, self.id, page[0], host.id, worker, deadline, page[-1]))
             host.head = queue[0][3] if queue else -1
             if host.due(self.limits, self.now) == 0:
                 heappush(heads, (-host.head, host.turn, host.id))
-        deadline = self.now + seconds
         self.db.executemany(
-            "UPDATE pages SET state = 'leased', fresh = 0 WHERE id = ?", [(page,) for _, page, _ in given]
+            "UPDATE pages SET state = 'leased', fresh = 0 WHERE id = ?", [row[2:3] for row in given]
         )
-        self.db.executemany(
-            "INSERT INTO leases (token, crawl, page, host, worker, deadline) VALUES (?, ?, ?, ?, ?, ?)",
-            [(token, self.id, page, host, worker, deadline) for token, page, host in given],
-        )
+        self.db.executemany("INSERT INTO leases VALUES (?, ?, ?, ?, ?, ?, ?)", given)
         self.save_hosts()
         return leases
 
@@ -251,7 +285,7 @@ class Step:
         """What the host may give at most, and one more: its head afterwards."""
         return deque(
             self.db.execute(
-                "SELECT id, fingerprint, url, priority, depth, attempts, extra FROM pages"
+                "SELECT id, fingerprint, url, priority, depth, attempts, extra, added_at FROM pages"
                 " WHERE host = ? AND state = 'queued' AND not_before IS NULL"
                 " ORDER BY priority DESC, fresh, id LIMIT ?",
                 (host.id, min(host.room(self.limits), limit) + 1),
@@ -259,11 +293,12 @@ class Step:
         )
 
     def _lease_page(self, host: HostRow, page: _Row) -> Lease:
-        _, mark, url, priority, depth, attempts, extra = page
+        _, mark, url, priority, depth, attempts, extra, added_at = page
         host.queued -= 1
         host.leased += 1
         host.turn = self.crawl.next_turn()
         host.started(self.now)
+        self._ages[int(added_at // AGE_S)] -= 1
         self.crawl.count_queued(priority, -1, delayed=False, retrying=attempts > 0)
         self.crawl.leased += 1
         return Lease(
@@ -298,54 +333,59 @@ class Step:
 
     # --- leases back ----------------------------------------------------------------------
 
-    def held(self, tokens: Collection[int]) -> dict[int, tuple[int, int]]:
-        """Of these tokens, those whose lease is held: token -> (page, host)."""
-        held: dict[int, tuple[int, int]] = {}
+    def held(self, tokens: Collection[int]) -> dict[int, Held]:
+        """Of these tokens, those whose lease is held."""
+        held: dict[int, Held] = {}
         for chunk in _chunks(list(tokens)):
-            query = f"SELECT token, page, host FROM leases WHERE crawl = ? AND token IN ({_marks(chunk)})"
-            held.update((row[0], row[1:]) for row in self.db.execute(query, (self.id, *chunk)))
+            query = f"""
+                SELECT token, page, host, added_at FROM leases
+                WHERE crawl = ? AND token IN ({_marks(chunk)})
+            """
+            held.update((row[0], Held(*row[1:])) for row in self.db.execute(query, (self.id, *chunk)))
         return held
 
-    def _end_leases(self, held: Mapping[int, tuple[int, int]]) -> None:
+    def _end_leases(self, held: Mapping[int, Held]) -> None:
         self.db.executemany(
             "DELETE FROM leases WHERE crawl = ? AND token = ?", [(self.id, token) for token in held]
         )
         self.crawl.leased -= len(held)
-        for _, host_id in held.values():
-            self._host(host_id).leased -= 1
+        for lease in held.values():
+            self._host(lease.host).leased -= 1
 
-    def give_back(self, held: Mapping[int, tuple[int, int]]) -> None:
+    def give_back(self, held: Mapping[int, Held]) -> None:
         """Queue leased pages again, as if they had never been leased."""
         self._end_leases(held)
-        for page, host_id in held.values():
-            priority, attempts = self.db.execute(
-                "UPDATE pages SET state = 'queued' WHERE id = ? RETURNING priority, attempts", (page,)
+        for page, host_id, _ in held.values():
+            priority, attempts, added_at = self.db.execute(
+                "UPDATE pages SET state = 'queued' WHERE id = ? RETURNING priority, attempts, added_at",
+                (page,),
             ).fetchone()
             host = self._host(host_id)
             host.started(self.now)
-            self._queue(host, priority, retrying=attempts > 0)
+            self._queue(host, priority, added_at, retrying=attempts > 0)
 
     def take_back(self, which: str, value: object) -> int:
         """The leases of `which` are lost: queue their pages again, but not for ever."""
         rows = self.db.execute(
-            f"SELECT token, page, host FROM leases WHERE crawl = ? AND {which}", (self.id, value)
+            f"SELECT token, page, host, added_at FROM leases WHERE crawl = ? AND {which}", (self.id, value)
         ).fetchall()
-        poison: dict[int, tuple[int, int]] = {}
-        innocent: dict[int, tuple[int, int]] = {}
-        for token, page, host_id in rows:
+        poison: dict[int, Held] = {}
+        innocent: dict[int, Held] = {}
+        for token, *row in rows:
+            lease = Held(*row)
             (losses,) = self.db.execute(
-                "UPDATE pages SET losses = losses + 1 WHERE id = ? RETURNING losses", (page,)
+                "UPDATE pages SET losses = losses + 1 WHERE id = ? RETURNING losses", (lease.page,)
             ).fetchone()
-            (poison if losses >= self.limits.max_losses else innocent)[token] = page, host_id
+            (poison if losses >= self.limits.max_losses else innocent)[token] = lease
         self.crawl.losses += len(rows)
         self.give_back(innocent)
         self._bury(poison)
         return len(rows)
 
-    def _bury(self, held: Mapping[int, tuple[int, int]]) -> None:
+    def _bury(self, held: Mapping[int, Held]) -> None:
         self._end_leases(held)
         self.crawl.dead += len(held)
-        for page, host_id in held.values():
+        for page, host_id, _ in held.values():
             self._host(host_id).started(self.now)
             self.db.execute(
                 "UPDATE pages SET state = 'dead', finished_at = ?, reason = 'lease lost',"
@@ -354,18 +394,18 @@ class Step:
                 (self.now, page),
             )
 
-    def finish(self, finished: Sequence[tuple[Outcome, int, int]]) -> None:
-        """Apply outcomes; each comes with its page and host."""
-        self._end_leases({outcome.lease.token: (page, host) for outcome, page, host in finished})
-        self.crawl.fetches += len(finished)
+    def finish(self, outcomes: Sequence[Outcome], held: Mapping[int, Held]) -> None:
+        """Apply outcomes whose leases are held."""
+        self._end_leases(held)
+        self.crawl.fetches += len(outcomes)
         self.db.executemany(
             "UPDATE pages SET state = ?, attempts = ?, not_before = ?, finished_at = ?, status = ?,"
             " reason = ?, error = ? WHERE id = ?",
-            [self._finish_page(outcome, page, self._host(host)) for outcome, page, host in finished],
+            [self._finish_page(outcome, held[outcome.lease.token]) for outcome in outcomes],
         )
 
-    def _finish_page(self, outcome: Outcome, page: int, host: HostRow) -> _Row:
-        lease = outcome.lease
+    def _finish_page(self, outcome: Outcome, held: Held) -> _Row:
+        lease, host = outcome.lease, self._host(held.host)
         host.known = 1
         host.started(self.now - outcome.age_s)
         host.took(outcome.elapsed_s)
@@ -378,7 +418,7 @@ class Step:
         again = outcome.state == "queued"
         delayed = again and outcome.retry_s > 0
         if again:
-            self._queue(host, lease.link.priority, delayed=delayed, retrying=True)
+            self._queue(host, lease.link.priority, held.added_at, delayed=delayed, retrying=True)
         else:
             self.crawl.count(outcome.state, 1)
             host.done += outcome.state == "done"
@@ -390,14 +430,17 @@ class Step:
             outcome.status,
             outcome.reason,
             outcome.error,
-            page,
+            held.page,
         )
 
-    def keep_items(self, outcomes: Sequence[Outcome], held: Mapping[int, tuple[int, int]]) -> None:
+    def keep_items(self, outcomes: Sequence[Outcome], held: Mapping[int, Held]) -> None:
+        """Keep the items of these pages, instead of any that earlier commits of them brought."""
+        pages = [(held[outcome.lease.token].page,) for outcome in outcomes]
+        self.crawl.items -= self.db.executemany("DELETE FROM items WHERE page = ?", pages).rowcount
         self.db.executemany(
             "INSERT INTO items (crawl, page, data) VALUES (?, ?, ?)",
             [
-                (self.id, held[outcome.lease.token][0], to_json(item))
+                (self.id, held[outcome.lease.token].page, to_json(item))
                 for outcome in outcomes
                 for item in outcome.items
             ],
@@ -408,38 +451,38 @@ class Step:
 
     # --- for people -----------------------------------------------------------------------
 
-    def redrive(self, pages: Sequence[tuple[int, int, int]]) -> None:
+    def redrive(self, pages: Sequence[_Row]) -> None:
+        """Dead pages, each as (page, host, priority, added_at)."""
         self.db.executemany(
             "UPDATE pages SET state = 'queued', attempts = 0, losses = 0, finished_at = NULL, status = 0,"
             " reason = '', error = '' WHERE id = ?",
-            [(page,) for page, _, _ in pages],
+            [row[:1] for row in pages],
         )
         self.crawl.dead -= len(pages)
-        for _, host_id, priority in pages:
-            self._queue(self._host(host_id), priority)
+        for _, host_id, priority, added_at in pages:
+            self._queue(self._host(host_id), priority, added_at)
 
     def forget(self, mark: int) -> bool:
         row = self.db.execute(
             "DELETE FROM pages WHERE crawl = ? AND fingerprint = ? AND state <> 'leased'"
-            " RETURNING id, host, state, priority, attempts, not_before IS NOT NULL",
+            " RETURNING id, host, state, priority, attempts, not_before IS NOT NULL, added_at",
             (self.id, mark),
         ).fetchone()
         if row is None:
             return False
-        page, host_id, state, priority, attempts, delayed = row
-        self._uncount(self._host(host_id), state, priority, attempts, bool(delayed))
-        self.crawl.items -= self.db.execute("DELETE FROM items WHERE page = ?", (page,)).rowcount
-        self.crawl.epoch += 1
-        return True
-
-    def _uncount(self, host: HostRow, state: State, priority: int, attempts: int, delayed: bool) -> None:
+        page, host_id, state, priority, attempts, delayed, added_at = row
+        host = self._host(host_id)
         if state == "queued":
             host.queued -= 1
-            self.crawl.count_queued(priority, -1, delayed=delayed, retrying=attempts > 0)
+            self._ages[int(added_at // AGE_S)] -= 1
+            self.crawl.count_queued(priority, -1, delayed=bool(delayed), retrying=attempts > 0)
             self._find_head(host)
         else:
             self.crawl.count(state, -1)
             host.done -= state == "done"
+        self.crawl.items -= self.db.execute("DELETE FROM items WHERE page = ?", (page,)).rowcount
+        self.crawl.epoch += 1
+        return True
 
     def set_priority(self, mark: int, priority: int) -> bool:
         row = self.db.execute(

@@ -33,9 +33,9 @@ for _, v in ipairs(outcomes) do
   elseif state ~= 'queued' then
     record_end(state, lease, reason, error, status)
   elseif retry_s > 0 then
-    delay(lease.host, lease.priority, pack(link), now + retry_s, true)
+    delay(lease.host, lease.priority, link, now + retry_s)
   else
-    queue(lease.host, lease.priority, pack(link), true, true)
+    queue(lease.host, lease.priority, link, true)
   end
 end
 add(links)

@@ -7,12 +7,12 @@ local precise = function(number) return string.format('%.17g', number) end
 take_back(call('ZRANGEBYSCORE', key('deadlines'), '-inf', '(' .. precise(now), 'LIMIT', 0, AT_ONCE))
 promote()
 
-local room = limit
+local room = math.huge
+if limits.max_pages then room = limits.max_pages - current('done') - current('leased') end
 if paused then room = 0 end
-if limits.max_pages then room = math.min(room, limits.max_pages - current('done') - current('leased')) end
 
 local given = {}
-while #given < room * 4 do
+while #given < math.min(room, limit) * 4 do
   local name = call('ZRANGE', key('ready'), 0, 0)[1]
   if not name then break end
   local h = host(name)
@@ -24,7 +24,8 @@ while #given < room * 4 do
   h.leased = h.leased + 1
   h.turn = next_turn()
   h.started = math.max(h.started, now)
-  count_queued(priority, -1, false, unpack_(link)[3] > 0)
+  local v = unpack_(link)
+  count_queued(priority, -1, false, v[3] > 0, v[5])
   count('leased', 1)
   local held = next_token()
   call('HSET', key('leases'), held, pack({name, priority, link, worker}))
@@ -44,7 +45,7 @@ if not ended then
   earliest(call('ZRANGE', key('delayed'), 0, 0, 'WITHSCORES'))
   earliest(call('ZRANGE', key('deadlines'), 0, 0, 'WITHSCORES'))
   earliest(call('ZRANGEBYSCORE', key('producers'), '(' .. precise(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1))
-  if #given == limit * 4 and call('ZCARD', key('ready')) > 0 then next_at = now end
+  if #given == limit * 4 and room > limit and call('ZCARD', key('ready')) > 0 then next_at = now end
   if next_at < math.huge then again = precise(math.max(0, next_at - now)) end
   if #given < limit * 4 then call('ZADD', key('idle'), now, worker) end
 end

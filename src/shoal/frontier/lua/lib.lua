@@ -14,7 +14,9 @@
 -- base:dead, base:skipped               hash    identity -> msgpack RECORD
 -- base:dead:order, base:skipped:order   zset    identity; score: when it ended
 -- base:seen:N      set     fingerprints, as decimal numbers so that Redis keeps them as an intset
+-- base:aged        hash    minute -> how many queued links were found in it; base:ages: zset of these minutes
 -- base:positions   hash    store -> committed length
+-- base:workers     hash    worker -> msgpack {until, worker, concurrency, since, pages per second}
 -- base:producers   zset    name; score: until when it is open
 -- base:idle        zset    workers that wait; score: since when
 -- base:wake:WORKER list    what a waiting worker blocks on
@@ -60,7 +62,12 @@ local function current(name) return before[name] + (deltas[name] or 0) end
 local function next_token() token = token + 1; count('token', 1); return token end
 local function next_turn() turn = turn + 1; count('turn', 1); return turn end
 
-local function count_queued(priority, by, delayed, retrying)
+local AGE = 60  -- queued links are counted by the minute in which they were found
+local ages = {}
+
+local function count_queued(priority, by, delayed, retrying, added_at)
+  local age = math.floor(added_at / AGE)
+  ages[age] = (ages[age] or 0) + by
   count('queued', by)
   count('priority_' .. priority, by)
   if delayed then count('delayed', by) end
@@ -160,19 +167,19 @@ local function queue_key(name, priority) return base .. ':q:' .. priority .. ':'
 
 local function identity(name, link) return name .. '\n' .. link[1] .. '\n' .. (link[6] or '') end
 
-local function queue(name, priority, link, front, retrying)
+local function queue(name, priority, link, front)
   local h = host(name)
-  call(front and 'LPUSH' or 'RPUSH', queue_key(name, priority), link)
+  call(front and 'LPUSH' or 'RPUSH', queue_key(name, priority), pack(link))
   h.queued = h.queued + 1
   h.head = math.max(h.head, priority)
-  count_queued(priority, 1, false, retrying)
+  count_queued(priority, 1, false, link[3] > 0, link[5])
 end
 
-local function delay(name, priority, link, until_, retrying)
+local function delay(name, priority, link, until_)
   local h = host(name)
-  call('ZADD', key('delayed'), until_, pack({name, priority, link}))
+  call('ZADD', key('delayed'), until_, pack({name, priority, pack(link)}))
   h.queued = h.queued + 1
-  count_queued(priority, 1, true, retrying)
+  count_queued(priority, 1, true, link[3] > 0, link[5])
 end
 
 local function find_head(name, h, from)
@@ -260,7 +267,7 @@ local function give_back(held)
   local lease = end_lease(held)
   if lease then
     started(lease.host, now)
-    queue(lease.host, lease.priority, pack(lease.link), true, lease.link[3] > 0)
+    queue(lease.host, lease.priority, lease.link, true)
   end
 end
 
@@ -276,7 +283,7 @@ local function take_back(tokens)
       record_end('dead', lease, 'lease lost',
         'its worker died or stalled ' .. link[4] .. ' times while it held this page', 0)
     else
-      queue(lease.host, lease.priority, pack(link), true, link[3] > 0)
+      queue(lease.host, lease.priority, link, true)
     end
   end
   return #tokens
@@ -289,11 +296,11 @@ local function add(links)
     local fingerprint, name, priority, depth, delay_s, url, k, more = unpack(v)
     if not (limits.max_depth and depth > limits.max_depth) and see(fingerprint) then
       new = new + 1
-      local link = pack({url, depth, 0, 0, math.floor(now), k, more})  -- k and more are nil on most
+      local link = {url, depth, 0, 0, math.floor(now), k, more}  -- k and more are nil on most
       if delay_s > 0 then
-        delay(name, priority, link, now + delay_s, false)
+        delay(name, priority, link, now + delay_s)
       else
-        queue(name, priority, link, false, false)
+        queue(name, priority, link, false)
       end
     end
   end
@@ -365,7 +372,7 @@ end
 local function unqueue(name, found)
   local h = host(name)
   h.queued = h.queued - 1
-  count_queued(found.priority, -1, found.not_before ~= nil, found.link[3] > 0)
+  count_queued(found.priority, -1, found.not_before ~= nil, found.link[3] > 0, found.link[5])
   if found.not_before then
     call('ZREM', key('delayed'), found.packed)
   else
@@ -389,6 +396,14 @@ local function save()
   save_hosts()
   local ended = finished()
   for name, by in pairs(deltas) do call('HINCRBY', key('crawl'), name, by) end
+  for age, by in pairs(ages) do
+    if by ~= 0 and tonumber(call('HINCRBY', key('aged'), age, by)) > 0 then
+      call('ZADD', key('ages'), age, age)
+    elseif by ~= 0 then
+      call('HDEL', key('aged'), age)
+      call('ZREM', key('ages'), age)
+    end
+  end
   local idle = call('ZCARD', key('idle'))
   if idle > 0 then
     local wake = ended and idle or math.min(idle, call('ZCARD', key('ready')))

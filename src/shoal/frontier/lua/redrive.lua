@@ -11,7 +11,7 @@ for _, id in ipairs(args[1]) do
     call('HDEL', key('dead'), id)
     call('ZREM', key('dead:order'), id)
     count('dead', -1)
-    queue(v[1], v[2], pack(link), true, false)
+    queue(v[1], v[2], link, true)
     redriven = redriven + 1
   end
 end

@@ -5,11 +5,10 @@ local fingerprint, name, url, k, priority = unpack(args)
 local found = find(fingerprint, name, url, k)
 if not found or found.state ~= 'queued' then return 0 end
 unqueue(name, found)
-local retrying = found.link[3] > 0
 if found.not_before then
-  delay(name, priority, pack(found.link), found.not_before, retrying)
+  delay(name, priority, found.link, found.not_before)
 else
-  queue(name, priority, pack(found.link), false, retrying)
+  queue(name, priority, found.link, false)
 end
 save()
 return 1

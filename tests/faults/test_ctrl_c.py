@@ -1,0 +1,144 @@
+"""Ctrl-C and SIGTERM: a crawl ends soon, whatever holds it up, and goes on from there when it is run again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from random import Random
+
+import pytest
+
+from tests.faults.crawling import Crawling, Running
+from tests.site import Site
+
+pytestmark = pytest.mark.faults
+
+SOON_S = 2.0
+NOISE = 3  # other programs may keep this one waiting
+FOREVER_S = 30.0
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    """A site that takes its time."""
+    with Site(pages=60, hosts=2, latency_s=0.1) as served:
+        yield served
+
+
+def ctrl_c(run: Running) -> None:
+    """As a terminal does: all processes are told."""
+    with suppress(ProcessLookupError):
+        os.killpg(run.pid, signal.SIGINT)
+
+
+def sigterm(run: Running) -> None:
+    run.signal(signal.SIGTERM)
+
+
+def seconds_to_end(run: Running, stop: Callable[[Running], None]) -> float:
+    """Stop it, and see how long it takes, its children included."""
+    stopped_at = time.monotonic()
+    stop(run)
+    run.wait(FOREVER_S)
+    while run.members():
+        time.sleep(0.02)
+        assert time.monotonic() - stopped_at < FOREVER_S
+    took = time.monotonic() - stopped_at
+    print(f"ended after {took:.2f} s")
+    return took
+
+
+class Situation:
+    """What a crawl is doing when it is stopped."""
+
+    fault = ""
+    options: tuple[object, ...] = ()
+
+    def hold_up(self, crawling: Crawling) -> None: ...
+
+    def let_go(self, crawling: Crawling) -> None: ...
+
+
+class Fetching(Situation):
+    pass
+
+
+class SlowServer(Situation):
+    def hold_up(self, crawling):
+        crawling.site.latency_s = FOREVER_S
+
+    def let_go(self, crawling):
+        crawling.site.latency_s = 0.0
+
+
+class SlowHandlers(Situation):
+    fault = f"while os.path.exists('slow'): time.sleep({FOREVER_S})"
+
+    def hold_up(self, crawling):
+        (crawling.folder / "slow").touch()
+
+    def let_go(self, crawling):
+        (crawling.folder / "slow").unlink()
+
+
+class SlowRobots(SlowServer):
+    """Waits for robots.txt, and then for a crawl delay."""
+
+    options = ("--max-pages", 60)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("stop", [ctrl_c, sigterm])
+@pytest.mark.parametrize("situation", [Fetching(), SlowServer(), SlowHandlers()], ids=lambda one: type(one).__name__)
+def test_it_ends_soon_and_can_be_resumed(new_crawling, site, situation, stop, processes):
+    """Nothing holds it up; it says how to go on, and has given back what it could not finish."""
+    crawling = new_crawling(site, "jsonl", "--processes", processes, "--concurrency", 6, fault=situation.fault)
+    run = crawling.start()
+    assert crawling.until(lambda: crawling.done() > 10, run)
+    situation.hold_up(crawling)
+    time.sleep(0.3)
+    assert seconds_to_end(run, stop) < SOON_S * NOISE
+    assert run.wait() == 130
+    assert "the same command goes on from here" in run.said()
+    assert "Traceback" not in run.said()
+    assert crawling.at_work() == set()
+    crawling.assert_sound()
+    situation.let_go(crawling)
+    crawling.finish()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("stop", [ctrl_c, sigterm])
+def test_the_second_time_kills_it_at_once(new_crawling, site, stop, processes):
+    """Even if it would take its time to end well."""
+    crawling = new_crawling(site, "jsonl", "--processes", processes)
+    run = crawling.start("hasty.py", "GRACE_S=60")
+    assert crawling.until(lambda: crawling.done() > 10, run)
+    SlowServer().hold_up(crawling)
+    time.sleep(0.3)
+    stop(run)
+    time.sleep(0.3)
+    assert not run.ended()
+    assert seconds_to_end(run, stop) < NOISE
+    assert run.wait() == 130
+    SlowServer().let_go(crawling)
+    crawling.finish()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("stop", [ctrl_c, sigterm])
+def test_it_can_be_stopped_at_any_moment(new_crawling, site, rng: Random, rounds, stop, processes):
+    """Also while it starts; never does it go on as if nothing had been said."""
+    crawling = new_crawling(site, "jsonl", "--processes", processes)
+    site.latency_s = 1.0
+    for _ in range(max(1, rounds // 5)):
+        run = crawling.start()
+        time.sleep(rng.uniform(0.1, 1.2))
+        assert seconds_to_end(run, stop) < SOON_S * NOISE
+        assert run.wait() in {130, -signal.SIGINT, -signal.SIGTERM}
+        crawling.assert_sound()
+    site.latency_s = 0.0
+    crawling.finish()

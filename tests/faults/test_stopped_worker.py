@@ -1,0 +1,85 @@
+"""A zombie: a worker that is stopped for longer than its leases last, and then goes on."""
+
+from __future__ import annotations
+
+import fcntl
+import signal
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.faults.crawling import KINDS, Crawling, Running
+from tests.site import Site
+
+pytestmark = pytest.mark.faults
+
+SHORT = ("hasty.py", "LEASE_S=1.5,TEND_S=0.5")
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    """A slow site: most of the time, a worker waits for it."""
+    with Site(pages=40, hosts=2, latency_s=0.4) as served:
+        yield served
+
+
+@pytest.mark.parametrize("until_the_end", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_late_commit_is_refused(new_crawling, site, kind, until_the_end):
+    """What a stopped worker held is done by another one, and not a second time when it wakes up."""
+    crawling = new_crawling(site, kind, "--concurrency", 6)
+    zombie = crawling.start(*SHORT)
+    crawling.until(lambda: crawling.done() > 5 and crawling.at_work(), zombie)
+    stop_outside_a_transaction(crawling, zombie)
+    other = crawling.start(*SHORT)
+    if until_the_end:
+        assert other.wait() == 0
+        crawling.assert_finished()
+    else:
+        crawling.until(lambda: crawling.ask("SELECT 1 FROM crawls WHERE losses > 0 AND leased > 0"), other)
+    zombie.signal(signal.SIGCONT)
+    assert zombie.wait() == 0
+    assert other.wait() == 0
+    assert "leases were lost" in zombie.said()
+    crawling.assert_finished()
+
+
+def stop_outside_a_transaction(crawling: Crawling, run: Running) -> None:
+    """Stop it while it holds leases and no lock: those who hold a lock make all others wait."""
+    while True:
+        run.signal(signal.SIGSTOP)
+        time.sleep(0.01)
+        if crawling.at_work() and not _locked(crawling):
+            return
+        run.signal(signal.SIGCONT)
+        time.sleep(0.05)
+
+
+def _locked(crawling: Crawling) -> bool:
+    if crawling.kind in {"jsonl", "csv"} and _file_locked(crawling.output):
+        return True
+    databases = [crawling.state, *([crawling.output] if crawling.kind == "sqlite" else [])]
+    return any(_database_locked(path) for path in databases)
+
+
+def _file_locked(path: Path) -> bool:
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+
+def _database_locked(path: Path) -> bool:
+    with closing(sqlite3.connect(path, timeout=0.1, isolation_level=None)) as db:
+        try:
+            db.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+        db.execute("ROLLBACK")
+        return False
