@@ -23,7 +23,7 @@ from shoal.model import Item, Limits, Link
 from shoal.parse import Field, Page, extract
 from shoal.policy import Retries
 from shoal.scope import Glob, Mode, Scope, compile_glob
-from shoal.urls import NORMALIZER_VERSION, Spelling, normalize
+from shoal.urls import DEFAULT, NORMALIZER_VERSION, Spelling, normalize
 
 __version__ = "0.1.0"
 
@@ -181,7 +181,8 @@ class Crawl:
         return Scope.of(self.seed_urls(), settings.scope, settings.allow, settings.deny)
 
     def spelling(self) -> Spelling:
-        return Spelling(sort_query=self.settings.sort_query, drop_params=self.settings.drop_params)
+        spelling = Spelling(sort_query=self.settings.sort_query, drop_params=self.settings.drop_params)
+        return DEFAULT if spelling == DEFAULT else spelling  # for which urls.py has a short cut
 
     def retries(self) -> Retries:
         return Retries(max_attempts=self.settings.retries + 1)

@@ -75,7 +75,9 @@ def export_file(
     if kind is None:
         raise ConfigError(f"what kind of file is {output}? Name it *.jsonl or *.csv, or give --format")
     try:
-        with tempfile.NamedTemporaryFile(dir=Path(output).parent, prefix=Path(output).name, delete=False) as target:
+        with tempfile.NamedTemporaryFile(
+            dir=Path(output).parent, prefix=Path(output).name, delete=False
+        ) as target:
             try:
                 count = export(rows, target, kind, safe=safe)
             except BaseException:

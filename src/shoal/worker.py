@@ -23,13 +23,13 @@ from shoal.errors import FrontierUnavailable, ShoalError, StoreUnavailable
 from shoal.fetch import Fetcher, FetchSettings, address_kind
 from shoal.frontier import Frontier
 from shoal.liveness import reap_dead
-from shoal.model import Grant, Lease, Outcome
+from shoal.model import Beat, Grant, Lease, Outcome
 from shoal.settle import settle
 from shoal.store.base import Store
 from shoal.visit import Visitor
 
 LEASE_S = 60.0
-TEND_S = LEASE_S / 3
+TEND_S = 5.0  # leases are extended, and the worker says that it is alive
 LINGER_S = 0.01  # a finished page waits this long for others, so that one transaction serves many
 GRACE_S = 1.0  # what a stopped worker has begun may take this long
 TROUBLE_S = 2.0  # between two tries while the frontier or the store cannot be written
@@ -54,7 +54,9 @@ class Worker:
         self._finished: list[tuple[float, Outcome]] = []  # when the visit ended, how
         self._news = asyncio.Event()
         self._stopping = False
-        self._tended_at = time.monotonic()
+        self._since = time.time()
+        self._tended_at = time.monotonic() - TEND_S
+        self._visited = 0  # since then
         self._thread = ThreadPoolExecutor(1, "shoal-frontier")
 
     async def run(self) -> None:
@@ -83,6 +85,7 @@ class Worker:
     async def _visit(self, lease: Lease) -> None:
         outcome = await self._visitor.visit(lease)
         del self._fetching[lease.token]
+        self._visited += 1
         self._finished.append((time.monotonic(), outcome))
         self._tell()
 
@@ -110,12 +113,17 @@ class Worker:
             self._store,
             [replace(outcome, age_s=outcome.age_s + now - ended_at) for ended_at, outcome in finished],
         )
-        lost: frozenset[int] = frozenset()
-        if now - self._tended_at > TEND_S:
-            self._tended_at = now
-            lost = self._frontier.extend(list(self._fetching), LEASE_S)
-            reap_dead(self._frontier)
+        lost = self._tend(now) if now - self._tended_at >= TEND_S else frozenset()
         return self._frontier.lease(self._room(), LEASE_S, worker=self._name), lost
+
+    def _tend(self, now: float) -> frozenset[int]:
+        """Extend the leases and say that we are alive; returns the tokens of those that were lost."""
+        rate = self._visited / (now - self._tended_at)
+        self._tended_at, self._visited = now, 0
+        beat = Beat(self._name, self._crawl.settings.concurrency, self._since, rate)
+        self._frontier.beat(beat, 3 * TEND_S)
+        reap_dead(self._frontier)
+        return self._frontier.extend(list(self._fetching), LEASE_S)
 
     def _room(self) -> int:
         return 0 if self._stopping else self._crawl.settings.concurrency - len(self._fetching)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from tests.services import RedisServer
 
 from shoal.frontier import Frontier, open_frontier
 
@@ -26,7 +29,29 @@ class SqlitePlace:
         self._opened.close()
 
 
-BACKENDS = {"sqlite": SqlitePlace}
+class RedisPlace:
+    """An empty place for crawls: one prefix on a real server, which all tests share."""
+
+    server = None
+    prefixes = count()
+
+    def __init__(self) -> None:
+        if RedisPlace.server is None:
+            RedisPlace.server = RedisServer()
+            RedisPlace.server.__enter__()
+            atexit.register(RedisPlace.server.close)
+        self._opened = ExitStack()
+        self.url = f"{RedisPlace.server.url}?prefix=test{next(self.prefixes)}"
+
+    def open(self, crawl: str = "books", **options: bool) -> Frontier:
+        """Another frontier object, as another process would have it."""
+        return self._opened.enter_context(open_frontier(self.url, crawl=crawl, **options))
+
+    def close(self) -> None:
+        self._opened.close()
+
+
+BACKENDS = {"sqlite": SqlitePlace, "redis": RedisPlace}
 
 
 @pytest.fixture(params=BACKENDS)
@@ -46,6 +71,32 @@ def new_place(request):
 def place(new_place):
     """One empty place."""
     return new_place()
+
+
+@pytest.fixture
+def backends():
+    """An empty place of each kind."""
+    with ExitStack() as opened:
+        places = {name: make() for name, make in BACKENDS.items()}
+        for place in places.values():
+            opened.callback(place.close)
+        yield places
+
+
+@pytest.fixture
+def keeping(frontier):
+    """The frontier of an empty crawl, if it keeps items."""
+    if not frontier.keeps_items:
+        pytest.skip("this back end keeps no items")
+    return frontier
+
+
+@pytest.fixture
+def remembering(frontier):
+    """The frontier of an empty crawl, if it keeps all that was known of pages that are done."""
+    if not frontier.remembers_done:
+        pytest.skip("this back end keeps little of pages that are done")
+    return frontier
 
 
 @pytest.fixture

@@ -27,7 +27,9 @@ class Page:
     added_at: float
     not_before: float | None
     loose: bool
-    """Delayed or moved to another priority: it has no certain place among its equals."""
+    """Was delayed: it has no certain place among those that were never leased."""
+    moved: bool = False
+    """To another priority: it has no certain place among its equals."""
     state: str = "queued"
     fresh: bool = True
     """Never leased."""
@@ -108,8 +110,9 @@ class Oracle:
         due = [page for page in self.having("queued", host) if page.is_due(now)]
         top = max(page.link.priority for page in due)
         equals = [page for page in due if page.link.priority == top]
-        first = next((page for page in equals if not page.loose), None)
-        return [p for p in equals if not p.fresh] or [p for p in equals if p.loose or p is first]
+        moved, others = [p for p in equals if p.moved], [p for p in equals if not p.moved]
+        first = next((page for page in others if not page.loose), None)
+        return moved + ([p for p in others if not p.fresh] or [p for p in others if p.loose or p is first])
 
     def permitted(self, now):
         """The links one of which must be leased next."""
@@ -292,5 +295,5 @@ class Oracle:
         page = self.pages.get((url, key))
         if page is None or page.state != "queued":
             return False
-        page.link, page.loose = replace(page.link, priority=priority), True
+        page.link, page.moved = replace(page.link, priority=priority), True
         return True

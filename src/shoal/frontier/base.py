@@ -27,6 +27,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
 from shoal.errors import ConfigError
+from shoal.frontier.snapshot import CrawlState, HostState, PageState
 from shoal.model import (
     PRIORITIES,
     Beat,
@@ -137,6 +138,13 @@ class Frontier(ABC):
     keeps_items: bool = False
     """Whether `commit` also keeps the outcomes' items, in the same step."""
 
+    remembers_done: bool = True
+    """Whether all is kept of pages that are done, and of every page where it was found.
+
+    Without it `why` knows of a page that is done no more than that, and no `parent` of any; times of being
+    added are whole seconds.
+    """
+
     @property
     @abstractmethod
     def limits(self) -> Limits:
@@ -210,7 +218,10 @@ class Frontier(ABC):
 
     @abstractmethod
     def set_priority(self, url: str, priority: int, key: str = "") -> bool:
-        """Change the priority of a queued URL; False if it is not queued."""
+        """Change the priority of a queued URL; False if it is not queued.
+
+        Its place among those of its new priority is open.
+        """
 
     @abstractmethod
     def hosts(self, *, limit: int = 20) -> list[HostRecord]:
@@ -223,6 +234,19 @@ class Frontier(ABC):
     @abstractmethod
     def items(self) -> Iterator[Item]:
         """The items that `commit` kept, in the order of their commits; none unless `keeps_items`."""
+
+    # --- moving to another back end -----------------------------------------------------------
+
+    @abstractmethod
+    def dump(self) -> tuple[CrawlState, Iterator[HostState], Iterator[PageState]]:
+        """All that is known, for `load` of another back end. Pause the crawl meanwhile."""
+
+    @abstractmethod
+    def load(self, crawl: CrawlState, hosts: Iterable[HostState], pages: Iterable[PageState]) -> None:
+        """Take over a dumped crawl. This one must know nothing yet; it is paused until all is there.
+
+        Not in one step: if it is broken off, `purge` and load again.
+        """
 
     def __enter__(self) -> Self:
         return self

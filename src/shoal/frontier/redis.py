@@ -21,16 +21,25 @@ from shoal.frontier.base import Frontier, check_priority, worker_records
 from shoal.frontier.redis_server import Bell, Server, escaped, shown
 from shoal.frontier.redis_values import (
     StoredLink,
-    inbox_link,
+    StoredPlace,
+    ended_state,
+    host_state,
+    pack_host_state,
     pack_link,
     pack_outcome,
+    pack_page_state,
     place_of,
+    queued_state,
     read_host,
     read_lease,
+    read_place,
     read_record,
 )
 from shoal.frontier.seen import SeenCache
+from shoal.frontier.snapshot import CrawlState, HostState, PageState, chunked
+from shoal.intake import read_link
 from shoal.model import (
+    PRIORITIES,
     Beat,
     Grant,
     HostRecord,
@@ -51,6 +60,7 @@ INBOX_CHUNK = 500
 MOST_REJECT_CHARS = 1_000
 SEEN_CAPACITY = 262_144
 
+ENDED: tuple[State, ...] = ("dead", "skipped")
 _SPELLING = ("sort_query", "drop_params")
 _COUNTERS = (
     "queued",
@@ -206,7 +216,7 @@ class RedisFrontier(Frontier):
         links, rejects = [], []
         for entry in reversed(entries):
             try:
-                links.append(pack_link(inbox_link(entry, spelling)))
+                links.append(pack_link(read_link(entry, spelling)))
             except ValueError as error:
                 rejects.append(f"{error}: {entry.decode(errors='backslashreplace')[:MOST_REJECT_CHARS]}")
         self._call("add", links, rejects, more=entries, now=now)
@@ -278,6 +288,9 @@ class RedisFrontier(Frontier):
             depth=found.depth,
             attempts=found.attempts,
             losses=found.losses,
+            reason=found.reason,
+            error=found.error,
+            status=found.status,
             added_at=found.added_at,
             not_before=float(not_before) if not_before else None,
             worker=worker.decode(),
@@ -323,12 +336,79 @@ class RedisFrontier(Frontier):
 
     def workers(self, *, now: float | None = None) -> list[WorkerRecord]:
         beats, leases = self._call("workers", now=now)
-        held = Counter(msgspec.msgpack.decode(lease)[3] for lease in leases)
+        held = Counter(read_place(lease).worker for lease in leases)
         return worker_records([Beat(*msgspec.msgpack.decode(beat)[1:]) for beat in beats], held)
 
     def items(self) -> Iterator[Item]:
         """None: items never go through Redis."""
         return iter(())
+
+    # --- moving to another back end -----------------------------------------------------------
+
+    def dump(self) -> tuple[CrawlState, Iterator[HostState], Iterator[PageState]]:
+        with self._server.translated():
+            positions = self._redis.hgetall(self._key("positions"))
+        stats = self.stats()
+        crawl = CrawlState(
+            description=self.describe(),
+            limits=self.limits,
+            paused=stats.paused,
+            positions={name.decode(): int(length) for name, length in positions.items()},
+            items=stats.items,
+            size_bytes=stats.size_bytes,
+            fetches=stats.fetches,
+            losses=stats.losses,
+        )
+        return crawl, self._dump_hosts(), self._dump_pages()
+
+    def _dump_hosts(self) -> Iterator[HostState]:
+        with self._server.translated():
+            for name, packed in self._redis.hscan_iter(self._key("hosts"), count=1000):
+                yield host_state(name.decode(), packed)
+
+    def _dump_pages(self) -> Iterator[PageState]:
+        """What is more than seen first, then the fingerprints of all the others: these are done."""
+        told = set()
+        for page in self._dump_known():
+            told.add(page.fingerprint)
+            yield page
+        with self._server.translated():
+            for bucket in range(int(self._get("splits") or 0) + 1):
+                for mark in map(int, self._redis.smembers(self._key(f"seen:{bucket}"))):
+                    if mark not in told:
+                        yield PageState(fingerprint=mark, state="done")
+
+    def _dump_known(self) -> Iterator[PageState]:
+        with self._server.translated():
+            for name in self._all_hosts():
+                for priority in PRIORITIES:
+                    for packed in self._redis.lrange(self._key(f"q:{priority}:{name}"), 0, -1):
+                        yield queued_state(
+                            StoredPlace(name, priority, msgspec.msgpack.decode(packed, type=StoredLink))
+                        )
+            for packed, due_at in self._redis.zscan_iter(self._key("delayed"), count=1000):
+                yield queued_state(read_place(packed), not_before=due_at)
+            for packed in self._redis.hvals(self._key("leases")):
+                yield queued_state(read_place(packed))
+            for state in ENDED:
+                for _, packed in self._redis.hscan_iter(self._key(state), count=1000):
+                    yield ended_state(state, packed)
+
+    def load(self, crawl: CrawlState, hosts: Iterable[HostState], pages: Iterable[PageState]) -> None:
+        self.pause()
+        self.configure(crawl.limits)
+        self.describe(crawl.description)
+        counters = {name: getattr(crawl, name) for name in ("items", "size_bytes", "fetches", "losses")}
+        with self._server.translated():
+            self._redis.hset(self._key("crawl"), mapping=counters)
+            if crawl.positions:
+                self._redis.hset(self._key("positions"), mapping=dict(crawl.positions))
+        for some_hosts in chunked(hosts, CHUNK):
+            self._call("load", [pack_host_state(state) for state in some_hosts], [])
+        for some_pages in chunked(pages, CHUNK):
+            self._call("load", [], [pack_page_state(state) for state in some_pages])
+        if not crawl.paused:
+            self.resume()
 
     def _ended(
         self, state: State, url: str | None, host: str | None, reason: str | None, limit: int | None

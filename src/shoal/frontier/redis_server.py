@@ -79,7 +79,8 @@ class Bell:
     def __init__(self, url: str) -> None:
         self._pool = _connect(url, None)[0].connection_pool
         self._blocked: dict[str, Any] = {}
-        self._in, self._out = os.pipe()
+        self._pipe = list(os.pipe())
+        self._in, self._out = self._pipe
         os.set_blocking(self._in, False)
 
     def wait(self, own: str, inbox: str, seconds: float) -> None:
@@ -106,8 +107,8 @@ class Bell:
     def close(self) -> None:
         self._unblock()
         self._pool.disconnect()
-        os.close(self._in)
-        os.close(self._out)
+        while self._pipe:
+            os.close(self._pipe.pop())
 
     def _block(self, command: str, *arguments: object) -> None:
         if command not in self._blocked:

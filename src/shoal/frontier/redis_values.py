@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import msgspec
 
 from shoal.frontier.base import check_priority
+from shoal.frontier.snapshot import HostState, PageState
 from shoal.model import HostRecord, Lease, Limits, Link, Outcome, PageRecord, State
-from shoal.urls import DEFAULT, Spelling, fingerprint, host_key, normalize
+from shoal.urls import fingerprint, host_key
 
-
-def inbox_link(entry: bytes, spelling: Spelling = DEFAULT) -> Link:
-    """A link that any program pushed: a URL, or a JSON object with url, priority, depth, meta.
-
-    Raises ValueError with the reason why it is none.
-    """
-    text = entry.strip()
-    if not text.startswith(b"{"):
-        text = msgspec.json.encode({"url": text.decode()})
-    given = msgspec.json.decode(text, type=_Pushed)
-    url = normalize(given.url, None, spelling)
-    if url is None:
-        raise ValueError("not an http(s) URL")
-    return Link(url=url, priority=given.priority, depth=given.depth, meta=given.meta)
-
-
-class _Pushed(msgspec.Struct, forbid_unknown_fields=True):
-    url: str
-    priority: Annotated[int, msgspec.Meta(ge=0, le=9)] = 0
-    depth: Annotated[int, msgspec.Meta(ge=0)] = 0
-    meta: dict[str, object] | None = None
+NEVER = -1e18  # a host from which nothing has been fetched
 
 
 class StoredLink(msgspec.Struct, array_like=True):
@@ -43,6 +22,9 @@ class StoredLink(msgspec.Struct, array_like=True):
     added_at: float
     key: str | None = ""
     more: str | None = None
+    reason: str = ""
+    error: str = ""
+    status: int = 0
 
     def link(self, host: str, priority: int) -> Link:
         more = msgspec.json.decode(self.more) if self.more else {}
@@ -55,6 +37,15 @@ class StoredLink(msgspec.Struct, array_like=True):
             cookie=more.get("cookie", False),
             meta=more.get("meta"),
         )
+
+
+class StoredPlace(msgspec.Struct, array_like=True):
+    """A LINK with its host and priority, and the worker if it is leased."""
+
+    host: str
+    priority: int
+    link: StoredLink
+    worker: str = ""
 
 
 class StoredRecord(msgspec.Struct, array_like=True):
@@ -182,4 +173,100 @@ def read_host(name: str, packed: bytes, limits: Limits, now: float) -> HostRecor
         due_at=host.due_at if host.due_at > now else None,
         paused_until=host.paused_until if host.paused_until > now else None,
         latency_s=host.latency_s,
+    )
+
+
+def read_place(packed: bytes) -> StoredPlace:
+    """A member of delayed, or a value of leases."""
+    return msgspec.msgpack.decode(packed, type=StoredPlace)
+
+
+# --- moving to another back end ---------------------------------------------------------------
+
+
+def host_state(name: str, packed: bytes) -> HostState:
+    """A HOST, for `dump`."""
+    host = msgspec.msgpack.decode(packed, type=StoredHost)
+    return HostState(
+        host=name,
+        done=host.done,
+        known=bool(host.known),
+        crawl_delay_s=host.crawl_delay_s,
+        started_at=host.started_at if host.started_at > NEVER else None,
+        paused_until=host.paused_until,
+        latency_s=host.latency_s,
+    )
+
+
+def pack_host_state(state: HostState) -> tuple[object, ...]:
+    """A host for load.lua."""
+    return (
+        state.host,
+        state.done,
+        int(state.known),
+        state.crawl_delay_s,
+        NEVER if state.started_at is None else state.started_at,
+        state.paused_until,
+        state.latency_s,
+    )
+
+
+def queued_state(place: StoredPlace, not_before: float | None = None) -> PageState:
+    """A page that waits, or will once its lease has ended, for `dump`."""
+    link = place.link.link(place.host, place.priority)
+    return PageState(
+        fingerprint=fingerprint(link.url, link.key),
+        state="queued",
+        link=link,
+        fresh=not (place.worker or place.link.attempts or place.link.losses),
+        attempts=place.link.attempts,
+        losses=place.link.losses,
+        not_before=not_before,
+        added_at=place.link.added_at,
+        reason=place.link.reason,
+        error=place.link.error,
+        status=place.link.status,
+    )
+
+
+def ended_state(state: State, packed: bytes) -> PageState:
+    """A page that is dead or skipped, for `dump`."""
+    record = msgspec.msgpack.decode(packed, type=StoredRecord)
+    link = record.link.link(record.host, record.priority)
+    return PageState(
+        fingerprint=fingerprint(link.url, link.key),
+        state=state,
+        link=link,
+        fresh=False,
+        attempts=record.link.attempts,
+        losses=record.link.losses,
+        added_at=record.link.added_at,
+        finished_at=record.ended_at,
+        status=record.status,
+        reason=record.reason,
+        error=record.error,
+    )
+
+
+def pack_page_state(page: PageState) -> tuple[object, ...]:
+    """A page for load.lua."""
+    if page.link is None or page.state == "done":
+        return (str(page.fingerprint),)
+    _, host, _, _, _, short, *more = pack_link(page.link)
+    stored = [short, page.link.depth, page.attempts, page.losses, int(page.added_at), *more]
+    if page.state == "queued" and page.reason:
+        stored.extend(["", ""][len(more) :])
+        stored.extend([page.reason, page.error, page.status])
+    return (
+        str(page.fingerprint),
+        page.state,
+        host,
+        page.link.priority,
+        stored,
+        int(page.fresh),
+        page.not_before or 0,
+        page.finished_at or 0,
+        page.reason,
+        page.error,
+        page.status,
     )

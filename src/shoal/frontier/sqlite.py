@@ -5,21 +5,23 @@ Every verb is one transaction, a `Step` (sqlite_step.py); sqlite.sql has the tab
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from shoal.errors import ConfigError
 from shoal.frontier.base import Frontier, check_priority, worker_records
 from shoal.frontier.seen import SeenCache
+from shoal.frontier.snapshot import CrawlState, HostState, PageState, chunked
 from shoal.frontier.sqlite_file import connect, crawl_names, translated
 from shoal.frontier.sqlite_rows import HOST_COLUMNS, CrawlRow, HostRow
-from shoal.frontier.sqlite_step import Step, to_json
+from shoal.frontier.sqlite_step import Step, dumped_host, dumped_page, to_json
 from shoal.model import (
     Beat,
     Grant,
@@ -32,17 +34,18 @@ from shoal.model import (
     Stats,
     WorkerRecord,
 )
-from shoal.urls import fingerprint
+from shoal.urls import fingerprint, host_key
 
 POLL_S = 0.02  # how often an idle worker looks whether another process has written: 7 us a look
 CHUNK = 500  # items read at once
 
+Dumped = TypeVar("Dumped")
 _HOST = ", ".join(HOST_COLUMNS)
 _RECORD = """
-    SELECT p.url, p.state, p.priority, p.depth, p.attempts, p.losses, h.host, p.reason, p.error, p.status,
-           coalesce(parent.url, ''), p.added_at, p.finished_at, p.not_before,
+    SELECT p.url, p.state, p.priority, p.depth, p.attempts, p.losses, coalesce(h.host, ''),
+           p.reason, p.error, p.status, coalesce(parent.url, ''), p.added_at, p.finished_at, p.not_before,
            coalesce(l.worker, ''), l.deadline
-    FROM pages p JOIN hosts h ON h.id = p.host
+    FROM pages p LEFT JOIN hosts h ON h.id = p.host
     LEFT JOIN pages parent ON parent.id = p.parent
     LEFT JOIN leases l ON p.state = 'leased' AND l.crawl = p.crawl AND l.page = p.id
 """
@@ -245,6 +248,8 @@ class SqliteFrontier(Frontier):
 
     def why(self, url: str, key: str = "") -> PageRecord | None:
         found = self._records("p.crawl = ? AND p.fingerprint = ?", (self._id, fingerprint(url, key)))
+        if found and not found[0].url:  # it came from a back end that keeps no more than that it is done
+            return replace(found[0], url=url, host=host_key(url))
         return found[0] if found else None
 
     def dead(
@@ -325,6 +330,44 @@ class SqliteFrontier(Frontier):
             last = rows[-1][0]
             for _, data in rows:
                 yield msgspec.json.decode(data, type=dict[str, object])
+
+    # --- moving to another back end -----------------------------------------------------------
+
+    def dump(self) -> tuple[CrawlState, Iterator[HostState], Iterator[PageState]]:
+        with self._step() as step:
+            crawl = step.dump_crawl()
+        return crawl, self._dump("hosts", dumped_host), self._dump("pages", dumped_page)
+
+    def _dump(self, table: str, read: Callable[[sqlite3.Row], Dumped]) -> Iterator[Dumped]:
+        last = 0
+        while True:
+            with translated(self.path):
+                cursor = self._db.execute(
+                    f"SELECT * FROM {table} WHERE crawl = ? AND id > ? ORDER BY id LIMIT ?",
+                    (self._id, last, CHUNK),
+                )
+                cursor.row_factory = sqlite3.Row
+                rows = cursor.fetchall()
+            if not rows:
+                return
+            last = rows[-1]["id"]
+            yield from map(read, rows)
+
+    def load(self, crawl: CrawlState, hosts: Iterable[HostState], pages: Iterable[PageState]) -> None:
+        with self._step() as step:
+            step.load_crawl(crawl)
+            self._db.execute(
+                "UPDATE crawls SET limits = ?, description = ? WHERE id = ?",
+                (to_json(crawl.limits), to_json(crawl.description), self._id),
+            )
+        for some_hosts in chunked(hosts, CHUNK):
+            with self._step() as step:
+                step.load_hosts(some_hosts)
+        for some_pages in chunked(pages, CHUNK):
+            with self._step() as step:
+                step.load_pages(some_pages)
+        if not crawl.paused:
+            self.resume()
 
     def _records(self, where: str, values: tuple[Any, ...], limit: int | None = None) -> list[PageRecord]:
         with translated(self.path):

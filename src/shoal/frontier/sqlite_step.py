@@ -17,6 +17,7 @@ import msgspec
 from shoal.errors import FrontierError
 from shoal.frontier.base import check_priority
 from shoal.frontier.seen import SeenCache
+from shoal.frontier.snapshot import CrawlState, HostState, PageState
 from shoal.frontier.sqlite_rows import (
     CRAWL_COLUMNS,
     HOST_COLUMNS,
@@ -30,6 +31,26 @@ from shoal.urls import fingerprint, host_key
 
 CHUNK = 500  # values in one IN (...)
 AGE_S = 60  # queued links are counted by the minute in which they were found
+
+PAGE_COLUMNS = (
+    "crawl",
+    "fingerprint",
+    "host",
+    "url",
+    "state",
+    "priority",
+    "fresh",
+    "depth",
+    "attempts",
+    "losses",
+    "not_before",
+    "extra",
+    "added_at",
+    "finished_at",
+    "status",
+    "reason",
+    "error",
+)
 
 _Row = tuple[Any, ...]
 _HOST = ", ".join(HOST_COLUMNS)
@@ -499,6 +520,108 @@ class Step:
         self._find_head(self._host(host_id))
         return True
 
+    # --- moving to another back end -----------------------------------------------------------
+
+    def dump_crawl(self) -> CrawlState:
+        (description,) = self.db.execute("SELECT description FROM crawls WHERE id = ?", (self.id,)).fetchone()
+        positions = self.db.execute("SELECT store, length FROM positions WHERE crawl = ?", (self.id,))
+        return CrawlState(
+            description=msgspec.json.decode(description),
+            limits=self.limits,
+            paused=bool(self.crawl.paused),
+            positions=dict(positions.fetchall()),
+            items=self.crawl.items,
+            size_bytes=self.crawl.size_bytes,
+            fetches=self.crawl.fetches,
+            losses=self.crawl.losses,
+        )
+
+    def load_crawl(self, crawl: CrawlState) -> None:
+        self.limits = crawl.limits
+        self.crawl.paused = 1
+        self.crawl.items = crawl.items
+        self.crawl.size_bytes = crawl.size_bytes
+        self.crawl.fetches = crawl.fetches
+        self.crawl.losses = crawl.losses
+        for store, length in crawl.positions.items():
+            self.record_position(store, length)
+
+    def load_hosts(self, hosts: Iterable[HostState]) -> None:
+        for state in hosts:
+            host = self.host_named(state.host)
+            host.done = state.done
+            host.known = int(state.known)
+            host.crawl_delay_s = state.crawl_delay_s
+            host.started_at = state.started_at
+            host.paused_until = state.paused_until
+            host.latency_s = state.latency_s
+
+    def load_pages(self, pages: Iterable[PageState]) -> None:
+        self.db.executemany(
+            f"INSERT INTO pages ({', '.join(PAGE_COLUMNS)}) VALUES ({_marks(PAGE_COLUMNS)})",
+            [self._loaded_page(page) for page in pages],
+        )
+
+    def _loaded_page(self, page: PageState) -> _Row:
+        link = page.link or Link(url="")
+        host = self.host_named(host_key(link.url)) if page.link else None
+        if page.state == "queued" and host is not None:
+            delayed, retrying = page.not_before is not None, page.attempts > 0
+            self._queue(host, link.priority, page.added_at, delayed=delayed, retrying=retrying)
+        else:
+            self.crawl.count(page.state, 1)
+        return (
+            self.id,
+            page.fingerprint,
+            0 if host is None else host.id,
+            link.url,
+            page.state,
+            link.priority,
+            int(page.fresh),
+            link.depth,
+            page.attempts,
+            page.losses,
+            page.not_before,
+            _extra(link),
+            page.added_at,
+            page.finished_at,
+            page.status,
+            page.reason,
+            page.error,
+        )
+
+
+def dumped_host(row: sqlite3.Row) -> HostState:
+    """A row of hosts."""
+    return HostState(
+        host=row["host"],
+        done=row["done"],
+        known=bool(row["known"]),
+        crawl_delay_s=row["crawl_delay_s"],
+        started_at=row["started_at"],
+        paused_until=row["paused_until"],
+        latency_s=row["latency_s"],
+    )
+
+
+def dumped_page(row: sqlite3.Row) -> PageState:
+    """A row of pages."""
+    link = _link(row["url"], row["priority"], row["depth"], row["extra"]) if row["url"] else None
+    return PageState(
+        fingerprint=row["fingerprint"],
+        state="queued" if row["state"] == "leased" else row["state"],
+        link=link,
+        fresh=bool(row["fresh"]),
+        attempts=row["attempts"],
+        losses=row["losses"],
+        not_before=row["not_before"],
+        added_at=row["added_at"],
+        finished_at=row["finished_at"],
+        status=row["status"],
+        reason=row["reason"],
+        error=row["error"],
+    )
+
 
 def to_json(value: object) -> str:
     """As text, for a column."""
@@ -530,5 +653,5 @@ def _chunks(values: Sequence[int]) -> Iterator[Sequence[int]]:
         yield values[start : start + CHUNK]
 
 
-def _marks(values: Sequence[int]) -> str:
+def _marks(values: Sequence[object]) -> str:
     return ", ".join("?" * len(values))

@@ -32,10 +32,13 @@ for _, v in ipairs(outcomes) do
     h.done = h.done + 1
   elseif state ~= 'queued' then
     record_end(state, lease, reason, error, status)
-  elseif retry_s > 0 then
-    delay(lease.host, lease.priority, link, now + retry_s)
   else
-    queue(lease.host, lease.priority, link, true)
+    link[6], link[7], link[8], link[9], link[10] = link[6] or '', link[7] or '', reason, error, status
+    if retry_s > 0 then
+      delay(lease.host, lease.priority, link, now + retry_s)
+    else
+      queue(lease.host, lease.priority, link, true)
+    end
   end
 end
 add(links)

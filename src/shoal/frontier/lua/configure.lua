@@ -5,4 +5,4 @@ if args[1] then
 else
   for _, name in ipairs(args[2]) do host(name) end
 end
-save()
+save(true)

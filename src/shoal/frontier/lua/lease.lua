@@ -28,7 +28,7 @@ while #given < math.min(room, limit) * 4 do
   count_queued(priority, -1, false, v[3] > 0, v[5])
   count('leased', 1)
   local held = next_token()
-  call('HSET', key('leases'), held, pack({name, priority, link, worker}))
+  call('HSET', key('leases'), held, pack({name, priority, v, worker}))
   call('ZADD', key('deadlines'), now + seconds, held)
   place(name, h)
   given[#given + 1], given[#given + 2], given[#given + 3], given[#given + 4] = held, name, priority, link
@@ -47,6 +47,6 @@ if not ended then
   earliest(call('ZRANGEBYSCORE', key('producers'), '(' .. precise(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1))
   if #given == limit * 4 and room > limit and call('ZCARD', key('ready')) > 0 then next_at = now end
   if next_at < math.huge then again = precise(math.max(0, next_at - now)) end
-  if #given < limit * 4 then call('ZADD', key('idle'), now, worker) end
 end
+if #given < limit * 4 then call('ZADD', key('idle'), now, worker) end
 return {given, again, ended and 1 or 0, call('HGET', key('crawl'), 'epoch') or '0', call('LLEN', key('inbox'))}

@@ -7,9 +7,9 @@
 -- base:hosts       hash    host key -> msgpack, see HOST
 -- base:ready       zset    hosts that may be leased from now; score: lower is better
 -- base:waiting     zset    hosts that may be once their time has come; score: when
--- base:q:P:HOST    list    queued links of a host with priority P, packed by the client
--- base:delayed     zset    msgpack {host, priority, link}; score: when they are due
--- base:leases      hash    token -> msgpack {host, priority, link, worker}
+-- base:q:P:HOST    list    queued links of a host with priority P: msgpack LINK
+-- base:delayed     zset    msgpack {host, priority, LINK}; score: when they are due
+-- base:leases      hash    token -> msgpack {host, priority, LINK, worker}
 -- base:deadlines   zset    token; score: when the lease runs out
 -- base:dead, base:skipped               hash    identity -> msgpack RECORD
 -- base:dead:order, base:skipped:order   zset    identity; score: when it ended
@@ -22,8 +22,9 @@
 -- base:wake:WORKER list    what a waiting worker blocks on
 -- base:inbox       list    URLs pushed by any program; base:rejects: those that were no good
 --
--- LINK is {url, depth, attempts, losses, added_at, key, more}: url without the host, "s" before it for https;
--- more is JSON of what few links have. Its identity is host, url and key.
+-- LINK is {url, depth, attempts, losses, added_at, key, more, reason, error, status}: url without the host,
+-- "s" before it for https; more is JSON of what few links have; the last three are there after an attempt that
+-- failed. Its identity is host, url and key.
 -- RECORD is {host, priority, LINK, ended_at, reason, error, status}.
 
 local base = KEYS[1]
@@ -177,7 +178,7 @@ end
 
 local function delay(name, priority, link, until_)
   local h = host(name)
-  call('ZADD', key('delayed'), until_, pack({name, priority, pack(link)}))
+  call('ZADD', key('delayed'), until_, pack({name, priority, link}))
   h.queued = h.queued + 1
   count_queued(priority, 1, true, link[3] > 0, link[5])
 end
@@ -247,14 +248,15 @@ local function end_lease(held)
   local h = host(v[1])
   h.leased = h.leased - 1
   count('leased', -1)
-  return {host = v[1], priority = v[2], link = unpack_(v[3])}
+  return {host = v[1], priority = v[2], link = v[3]}
 end
 
-local function record_end(state, lease, reason, error, status)
+local function record_end(state, lease, reason, error, status, ended_at)
   local id = identity(lease.host, lease.link)
+  ended_at = ended_at or now
   count(state, 1)
-  call('HSET', key(state), id, pack({lease.host, lease.priority, lease.link, now, reason, error, status}))
-  call('ZADD', key(state .. ':order'), now, id)
+  call('HSET', key(state), id, pack({lease.host, lease.priority, lease.link, ended_at, reason, error, status}))
+  call('ZADD', key(state .. ':order'), ended_at, id)
 end
 
 local function started(name, at)
@@ -314,7 +316,7 @@ local function promote()
   for _, packed in ipairs(due) do
     local v = unpack_(packed)
     call('ZREM', key('delayed'), packed)
-    call('LPUSH', queue_key(v[1], v[2]), v[3])
+    call(v[3][3] > 0 and 'LPUSH' or 'RPUSH', queue_key(v[1], v[2]), pack(v[3]))
     local h = host(v[1])
     h.head = math.max(h.head, v[2])
     count('delayed', -1)
@@ -341,9 +343,8 @@ local function find_queued(name, url, k)
   local delayed = call('ZRANGE', key('delayed'), 0, -1, 'WITHSCORES')
   for i = 1, #delayed, 2 do
     local v = unpack_(delayed[i])
-    local link = unpack_(v[3])
-    if v[1] == name and is_link(link, url, k) then
-      return {state = 'queued', priority = v[2], link = link, packed = delayed[i], not_before = delayed[i + 1]}
+    if v[1] == name and is_link(v[3], url, k) then
+      return {state = 'queued', priority = v[2], link = v[3], packed = delayed[i], not_before = delayed[i + 1]}
     end
   end
 end
@@ -352,9 +353,8 @@ local function find_leased(name, url, k)
   local leases = call('HGETALL', key('leases'))
   for i = 1, #leases, 2 do
     local v = unpack_(leases[i + 1])
-    local link = unpack_(v[3])
-    if v[1] == name and is_link(link, url, k) then
-      return {state = 'leased', priority = v[2], link = link, worker = v[4], held = leases[i]}
+    if v[1] == name and is_link(v[3], url, k) then
+      return {state = 'leased', priority = v[2], link = v[3], worker = v[4], held = leases[i]}
     end
   end
 end
@@ -392,8 +392,10 @@ local function finished()
 end
 
 -- Write back what has changed, and wake as many idle workers as there is work for, or all at the end.
-local function save()
+-- always: even if no counter has moved.
+local function save(always)
   save_hosts()
+  local changed = next(deltas) ~= nil or always
   local ended = finished()
   for name, by in pairs(deltas) do call('HINCRBY', key('crawl'), name, by) end
   for age, by in pairs(ages) do
@@ -405,7 +407,7 @@ local function save()
     end
   end
   local idle = call('ZCARD', key('idle'))
-  if idle > 0 then
+  if idle > 0 and changed then
     local wake = ended and idle or math.min(idle, call('ZCARD', key('ready')))
     if wake > 0 and not (paused and not ended) then
       for _, worker in ipairs(call('ZRANGE', key('idle'), 0, wake - 1)) do

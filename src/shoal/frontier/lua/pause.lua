@@ -2,4 +2,4 @@
 -- ARGV  2 {paused}
 paused = args[1] == 1
 call('HSET', key('crawl'), 'paused', args[1])
-save()
+save(true)

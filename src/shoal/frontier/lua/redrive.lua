@@ -7,7 +7,7 @@ for _, id in ipairs(args[1]) do
   if packed then
     local v = unpack_(packed)
     local link = v[3]
-    link[3], link[4] = 0, 0
+    link[3], link[4], link[8], link[9], link[10] = 0, 0, nil, nil, nil
     call('HDEL', key('dead'), id)
     call('ZREM', key('dead:order'), id)
     count('dead', -1)

@@ -1,0 +1,32 @@
+"""Links as other programs write them: a URL, or a JSON object with url, priority, depth, meta."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from shoal.model import Link
+from shoal.urls import DEFAULT, Spelling, normalize
+
+
+def read_link(entry: bytes, spelling: Spelling = DEFAULT, priority: int = 0) -> Link:
+    """One entry of an inbox, or one line of a file; `priority` for those that do not name one.
+
+    Raises ValueError with the reason why it is no link.
+    """
+    text = entry.strip()
+    is_json = text.startswith(b"{")
+    given = msgspec.json.decode(text, type=_Entry) if is_json else _Entry(url=text.decode())
+    url = normalize(given.url, None, spelling)
+    if url is None:
+        raise ValueError("not an http(s) URL")
+    wanted = priority if given.priority is None else given.priority
+    return Link(url=url, priority=wanted, depth=given.depth, meta=given.meta)
+
+
+class _Entry(msgspec.Struct, forbid_unknown_fields=True):
+    url: str
+    priority: Annotated[int, msgspec.Meta(ge=0, le=9)] | None = None
+    depth: Annotated[int, msgspec.Meta(ge=0)] = 0
+    meta: dict[str, object] | None = None

@@ -1,0 +1,77 @@
+"""A crawl moves from one back end to another with all that it knows."""
+
+from __future__ import annotations
+
+import pytest
+from test_frontier_contract import NOW, A, B, C, add, commit, done, lease
+
+from shoal.model import Limits, Link, Outcome
+
+D, E = "http://d.test/", "http://d.test/2"
+
+
+@pytest.fixture
+def filled(place):
+    """A crawl with pages in every state."""
+    frontier = place.open("old")
+    frontier.describe({"seeds": [A]})
+    frontier.configure(Limits(max_pages=100, per_host=3))
+    add(frontier, A, B, C, D)
+    frontier.add([Link(E, priority=7, depth=2, key="k", meta={"n": 1}, delay_s=30)], now=NOW)
+    first, second, third, _ = lease(frontier)
+    commit(
+        frontier,
+        done(first, items=({"n": 1},), size_bytes=10, crawl_delay_s=2.0, elapsed_s=0.5),
+        Outcome(second, "dead", reason="HTTP 404", error="gone", status=404),
+        Outcome(third, "queued", reason="timeout", retry_s=40),
+    )
+    frontier.commit([], position=("rows.jsonl", 17), now=NOW)
+    return frontier
+
+
+def test_all_that_is_known_arrives(filled, backends):
+    """States, links, hosts, counters, limits, description and positions; a leased page is queued again."""
+    for target in backends.values():
+        frontier = target.open("new")
+        frontier.load(*filled.dump())
+        before, after = filled.stats(now=NOW), frontier.stats(now=NOW)
+        assert (after.queued, after.leased) == (before.queued + before.leased, 0)
+        for name in ("done", "dead", "skipped", "delayed", "retrying", "fetches", "size_bytes", "losses"):
+            assert getattr(after, name) == getattr(before, name), name
+        assert frontier.limits == filled.limits
+        assert frontier.describe() == {"seeds": [A]}
+        assert frontier.position("rows.jsonl") == 17
+        for url in (A, B, C):
+            assert frontier.why(url).state == filled.why(url).state
+        (letter,) = frontier.dead()
+        assert (letter.reason, letter.error, letter.status) == ("HTTP 404", "gone", 404)
+        moved = frontier.why(E, "k")
+        assert (moved.state, moved.priority, moved.depth) == ("queued", 7, 2)
+        assert moved.not_before == pytest.approx(NOW + 30)
+
+
+def test_the_crawl_goes_on_where_it_was(filled, backends):
+    """What was queued is leased with all that belongs to its link; nothing that is known is queued again."""
+    for target in backends.values():
+        frontier = target.open("new")
+        frontier.load(*filled.dump())
+        assert add(frontier, A, B, C, D, at=NOW + 100) == 0
+        grant = frontier.lease(10, 60, worker="ann", now=NOW + 100)
+        links = {page.link.url: page.link for page in grant.leases}
+        assert links[E] == Link(E, priority=7, depth=2, key="k", meta={"n": 1})
+        commit(frontier, *map(done, grant.leases), at=NOW + 100)
+        while grant := frontier.lease(10, 60, worker="ann", now=NOW + 100):
+            if not grant.leases:
+                break
+            commit(frontier, *map(done, grant.leases), at=NOW + 100)
+        assert frontier.stats(now=NOW + 100).done == 4
+        assert frontier.lease(1, 60, worker="ann", now=NOW + 100).finished
+
+
+def test_a_paused_crawl_arrives_paused(filled, backends):
+    """And one that was not goes on by itself."""
+    filled.pause()
+    for target in backends.values():
+        frontier = target.open("new")
+        frontier.load(*filled.dump())
+        assert frontier.stats(now=NOW).paused
