@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
@@ -23,6 +24,12 @@ def read_link(entry: bytes, spelling: Spelling = DEFAULT, priority: int = 0) -> 
         raise ValueError("not an http(s) URL")
     wanted = priority if given.priority is None else given.priority
     return Link(url=url, priority=wanted, depth=given.depth, meta=given.meta)
+
+
+def spelling_of(description: Mapping[str, object]) -> Spelling:
+    """How a crawl spells its URLs, from what its frontier says of it."""
+    known = {name: description[name] for name in Spelling.__struct_fields__ if name in description}
+    return msgspec.convert(known, Spelling)
 
 
 class _Entry(msgspec.Struct, forbid_unknown_fields=True):

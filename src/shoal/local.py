@@ -33,6 +33,9 @@ WATCH_S = 0.25
 KILLED = 130  # exit code of a process that was told twice to stop
 FAILED = 3  # exit code of a child that has told why
 
+SHARED = ("scope", "allow", "deny", "max_depth", "max_pages", "max_pages_per_host", "per_host", "delay_s")
+"""Settings in which the workers of a crawl should agree."""
+
 log = logging.getLogger("shoal.local")
 
 
@@ -49,6 +52,8 @@ class Job(msgspec.Struct, frozen=True):
     fixed: dict[str, object] = {}
     """What else has to be the same when the crawl is resumed, in the user's words."""
     processes: int = 1
+    drain: bool = True
+    """Return when the crawl is finished; otherwise wait for more work for ever."""
     fresh: bool = False
     """Forget what there is and start again."""
 
@@ -76,8 +81,12 @@ def prepare(job: Job) -> Stats:
     Raises ConfigError, FrontierError, StoreError, and the two Unavailable ones.
     """
     with job.open_frontier() as frontier:
+        if job.output is None and not frontier.keeps_items:
+            raise ConfigError("this frontier keeps no rows: say with -o where they go, such as rows.jsonl")
         if not job.fresh:
-            _check_same(job, frontier.describe())
+            before = frontier.describe()
+            _check_same(job, before)
+            _tell_differences(job, before, frontier)
         with _opened_store(job, frontier, fresh=job.fresh):
             pass
         frontier.configure(job.crawl.limits())
@@ -102,6 +111,21 @@ def _check_same(job: Job, before: Mapping[str, object]) -> None:
                 f" {_shown(value)}: give the same to resume it, --fresh to start again,"
                 " or another --state FILE to keep both"
             )
+
+
+def _tell_differences(job: Job, before: Mapping[str, object], frontier: Frontier) -> None:
+    """Workers that are running know nothing of settings given only here: say so."""
+    theirs, ours = before.get("settings"), msgspec.to_builtins(job.crawl.settings)
+    if not isinstance(theirs, Mapping) or not any(worker.alive for worker in frontier.workers()):
+        return
+    differing = [name for name in SHARED if theirs.get(name) != ours[name]]
+    if differing:
+        log.warning(
+            "workers of the crawl '%s' are running with another %s: limits and delay are from now on those given"
+            " here, for all; each worker keeps to its own scope",
+            job.crawl.name,
+            ", ".join(differing),
+        )
 
 
 def _shown(value: object) -> str:
@@ -152,7 +176,7 @@ def _work(job: Job, parent: int | None) -> bool:
 
 
 async def _work_until_stopped(job: Job, frontier: Frontier, store: Store | None, parent: int | None) -> bool:
-    worker = Worker(job.crawl, frontier, store, name=worker_name())
+    worker = Worker(job.crawl, frontier, store, name=worker_name(), drain=job.drain)
     loop = asyncio.get_running_loop()
     stopped = False
 

@@ -37,7 +37,7 @@ from shoal.frontier.redis_values import (
 )
 from shoal.frontier.seen import SeenCache
 from shoal.frontier.snapshot import CrawlState, HostState, PageState, chunked
-from shoal.intake import read_link
+from shoal.intake import read_link, spelling_of
 from shoal.model import (
     PRIORITIES,
     Beat,
@@ -52,7 +52,7 @@ from shoal.model import (
     Stats,
     WorkerRecord,
 )
-from shoal.urls import Spelling, fingerprint, host_key
+from shoal.urls import fingerprint, host_key
 
 SCHEMA_VERSION = 1
 CHUNK = 500  # of a list that is worked through in steps, so that nobody waits for Redis
@@ -61,7 +61,6 @@ MOST_REJECT_CHARS = 1_000
 SEEN_CAPACITY = 262_144
 
 ENDED: tuple[State, ...] = ("dead", "skipped")
-_SPELLING = ("sort_query", "drop_params")
 _COUNTERS = (
     "queued",
     "delayed",
@@ -211,8 +210,7 @@ class RedisFrontier(Frontier):
             entries = self._redis.lrange(self._key("inbox"), -INBOX_CHUNK, -1)
         if not entries:
             return False
-        known = self.describe()
-        spelling = msgspec.convert({name: known[name] for name in _SPELLING if name in known}, Spelling)
+        spelling = spelling_of(self.describe())
         links, rejects = [], []
         for entry in reversed(entries):
             try:

@@ -188,9 +188,14 @@ def _check_server(client: Any, url: str) -> None:
             " lose URLs: set it to noeviction"
         )
     if config.get("appendonly") == "no" and not config.get("save"):
-        log.warning(
-            "%s keeps nothing on disk: a restart of it loses the crawl; switch appendonly on", shown(url)
+        _warn_once(
+            f"{shown(url)} keeps nothing on disk: a restart of it loses the crawl; switch appendonly on"
         )
+
+
+@cache
+def _warn_once(text: str) -> None:
+    log.warning("%s", text)
 
 
 def _translate(error: redis.RedisError, url: str) -> ShoalError:

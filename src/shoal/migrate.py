@@ -1,0 +1,49 @@
+"""Move a crawl, with all that is known of it, from one frontier to another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from shoal.errors import ConfigError
+from shoal.frontier import Frontier
+from shoal.model import Stats
+
+WAIT_S = 90.0  # for workers to finish what they have leased; longer than a lease
+LOOK_S = 0.2
+
+
+def migrate(
+    source: Frontier, target: Frontier, *, waiting: Callable[[int], None] = lambda leased: None
+) -> Stats:
+    """Pause `source`, wait until nothing is leased, copy it; returns the counters of `target`.
+
+    The source stays paused, so that nobody goes on with the copy that was left behind. Rows are not moved:
+    they stay in their store, and where the frontier itself keeps them they stay there.
+    Raises ConfigError if `target` knows the crawl already or the workers do not come to an end.
+    """
+    if target.stats().seen:
+        raise ConfigError("there is a crawl of this name already: name another target, or remove it there")
+    was_paused = source.stats().paused
+    source.pause()
+    try:
+        _wait_for_workers(source, waiting)
+        crawl, hosts, pages = source.dump()
+        target.load(replace(crawl, paused=was_paused), hosts, pages)
+    except BaseException:
+        target.purge()
+        if not was_paused:
+            source.resume()
+        raise
+    return target.stats()
+
+
+def _wait_for_workers(source: Frontier, waiting: Callable[[int], None]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while leased := source.stats().leased:
+        if time.monotonic() > deadline:
+            raise ConfigError(f"{leased} pages are still being fetched: stop the workers first")
+        waiting(leased)
+        time.sleep(LOOK_S)
