@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,17 +22,32 @@ from shoal.errors import ConfigError, ShoalError
 if TYPE_CHECKING:
     from shoal.crawl import Crawl
     from shoal.export import Format
-    from shoal.frontier.sqlite import SqliteFrontier
+    from shoal.frontier import Frontier
     from shoal.local import Job
     from shoal.model import PageRecord
 
 SUFFIX = ".shoal"
 INTERRUPTED = 130
+WATCH_S = 2.0
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class Group(click.Group):
+    """The commands."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run one. A pipe that closes, as in `shoal export | head`, ends it quietly."""
+        try:
+            code = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        return code
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="shoal")
 def shoal() -> None:
     """Crawl web sites: every page once, surviving any kill.
@@ -56,9 +73,6 @@ def main(args: Sequence[str] | None = None) -> None:
         code = _complain(f"{error.format_message()}{hint}")
     except KeyboardInterrupt:
         code = INTERRUPTED
-    except BrokenPipeError:  # `shoal export | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
     except ShoalError as error:
         code = _complain(str(error))
     if code == INTERRUPTED:
@@ -104,11 +118,11 @@ def _options(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
     return decorate
 
 
-state_option = click.option(
-    "--state", metavar="FILE", help="The state file (default: the one in this folder)."
-)
-crawl_name_option = click.option(
-    "--crawl", "crawl_name", metavar="NAME", help="Which crawl of the state file, if it has several."
+frontier_option = click.option(
+    "--frontier",
+    metavar="URL",
+    envvar="SHOAL_FRONTIER",
+    help="Where the URLs are, instead of a state file: redis://HOST:PORT/DB.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -167,6 +181,7 @@ crawl_options = _options(
         "--allow-private", is_flag=True, default=None, help="Fetch from private addresses, whatever the seed."
     ),
     click.option("--state", metavar="FILE", help=f"The state file (default: NAME{SUFFIX})."),
+    frontier_option,
     click.option("--processes", type=Whole(1), default=1, metavar="N", help="Default 1."),
     click.option("--fresh", is_flag=True, help="Forget what was crawled before, rows included."),
     click.option("--strict", is_flag=True, help="Exit with 1 if any page became a dead letter."),
@@ -224,6 +239,7 @@ def _crawl(
     columns: tuple[str, ...],
     *,
     state: str | None,
+    frontier: str | None,
     output: str | None,
     processes: int,
     fresh: bool,
@@ -231,6 +247,7 @@ def _crawl(
     quiet: bool,
     verbose: bool,
     log_json: bool,
+    drain: bool = True,
     **settings: Any,
 ) -> int:
     from shoal import local, log, report
@@ -241,26 +258,27 @@ def _crawl(
         raise ConfigError(
             f"the crawl '{made.name}' has no seeds: write seeds=[\"http://...\"] in shoal.Crawl()"
         )
-    path = state or f"{made.name.replace(':', '_').replace('/', '_')}{SUFFIX}"
+    place = _place(state, frontier) or f"sqlite:{made.name.replace(':', '_').replace('/', '_')}{SUFFIX}"
     job = local.Job(
         crawl=made,
-        frontier=f"sqlite:{path}",
+        frontier=place,
         output=output,
         fields=columns,
         fixed=fixed,
         processes=processes,
+        drain=drain,
         fresh=fresh,
     )
-    _check(job, path)
+    _check(job)
     stats = local.prepare(job)
     log.set_up(as_json=log_json, quiet=quiet, verbose=verbose)
-    say = report.Speaker(job, path, quiet=quiet, as_json=log_json)
-    if stats.finished:
+    say = report.Speaker(job, quiet=quiet, as_json=log_json)
+    if stats.finished and drain:
         say.already_finished(stats)
         return report.exit_code(stats, strict=strict)
     if stats.paused:
         raise ConfigError(
-            f"the crawl '{made.name}' is paused: let it go on with `shoal resume --state {path}`"
+            f"the crawl '{made.name}' is paused: let it go on with `shoal resume {report.option(place)}`"
         )
     say.begin(stats)
     watch = progress(made.name, quiet=quiet, plain=log_json)
@@ -268,25 +286,30 @@ def _crawl(
         stopped = local.run(job, watch)
     finally:
         watch.close()
-    with job.open_frontier() as frontier:
-        stats = say.end(frontier, stopped=stopped)
+    with job.open_frontier() as opened:
+        stats = say.end(opened, stopped=stopped)
     return INTERRUPTED if stopped else report.exit_code(stats, strict=strict)
 
 
-def _check(job: Job, state: str) -> None:
+def _check(job: Job) -> None:
     """Refuse what cannot work, before anything is written."""
     from shoal.worker import fetch_settings
 
     fetch_settings(job.crawl)
-    _check_place(state, "the state file", "--state")
+    state = job.frontier.removeprefix("sqlite:") if job.frontier.startswith("sqlite:") else None
+    if state is not None:
+        _check_place(state, "the state file", "--state")
     store = job.open_store()
     if job.output is None or store is None:
         return
-    output = job.output.removeprefix("sqlite:")
-    _check_place(output, "the output file", "--output")
-    if Path(output).resolve() == Path(state).resolve():
-        raise ConfigError(f"{output} is the state file, which keeps the rows by itself: leave --output out")
-    if not Path(state).exists():  # nothing is committed yet
+    if "://" not in job.output:
+        output = job.output.removeprefix("sqlite:")
+        _check_place(output, "the output file", "--output")
+        if state is not None and Path(output).resolve() == Path(state).resolve():
+            raise ConfigError(
+                f"{output} is the state file, which keeps the rows by itself: leave --output out"
+            )
+    if state is not None and not Path(state).exists():  # nothing is committed yet
         with closing(store), store.open(committed=lambda: None, fresh=job.fresh):
             pass
 
@@ -333,6 +356,21 @@ def _header(text: str) -> tuple[str, str]:
 
 
 @shoal.command()
+@click.argument("scraper", metavar="SCRAPER.py[:NAME]")
+@crawl_options
+@click.option("--drain", is_flag=True, help="Stop when the crawl is finished.")
+def worker(scraper: str, **options: Any) -> int:
+    """Work on a crawl together with other workers, on this machine or others.
+
+    They share the frontier that --frontier names. Without --drain it goes on for ever, waiting for URLs
+    that somebody adds.
+    """
+    from shoal.scraper import load
+
+    return _crawl(load(scraper), {}, (), **options)
+
+
+@shoal.command()
 @click.option("--processes", type=Whole(1), default=1, metavar="N", help="Default 1.")
 def demo(processes: int) -> int:
     """Crawl a small shop that shoal itself serves on this machine, and show the rows."""
@@ -344,42 +382,66 @@ def demo(processes: int) -> int:
 # --- looking at a crawl, and putting it right ---------------------------------------------
 
 
-def _find_state(state: str | None) -> str:
+def _place(state: str | None, frontier: str | None) -> str | None:
+    """The URL of the frontier that the options name."""
     if state is not None:
-        return state
+        return f"sqlite:{state}"
+    return frontier
+
+
+def _find_state() -> str:
     found = sorted(str(path) for path in Path().glob(f"*{SUFFIX}"))
     if len(found) == 1:
-        return found[0]
+        return f"sqlite:{found[0]}"
     if not found:
         raise ConfigError(f"there is no state file (*{SUFFIX}) in this folder: name it with --state FILE")
     raise ConfigError(f"there are several state files, name one with --state: {', '.join(found)}")
 
 
-def _open(state: str | None, name: str | None) -> SqliteFrontier:
-    from shoal.frontier.sqlite import SqliteFrontier
-    from shoal.frontier.sqlite_file import crawl_names
+def _open(place: str, name: str | None) -> Frontier:
+    """A crawl that exists: that of the name, or the only one."""
+    from shoal import report
+    from shoal.frontier import crawl_names, open_frontier
 
-    path = _find_state(state)
-    if Path(path).exists():
-        _check_place(path, "the state file", "--state")
-    names = crawl_names(path)
+    if place.startswith("sqlite:") and (file := Path(place.removeprefix("sqlite:"))).exists():
+        _check_place(str(file), "the state file", "--state")
+    names = crawl_names(place)
+    shown, option = report.shown(place), report.option(place)
     if not names:
-        raise ConfigError(f"there is no crawl in {path} yet: `shoal crawl URL --state {path}` starts one")
+        raise ConfigError(f"there is no crawl in {shown} yet: `shoal crawl URL {option}` starts one")
     if name is None and len(names) > 1:
-        raise ConfigError(f"{path} has several crawls, name one with --crawl: {', '.join(names)}")
-    return SqliteFrontier(path, name or names[0], create=False)
+        raise ConfigError(f"{shown} has several crawls, name one with --crawl: {', '.join(names)}")
+    return open_frontier(place, crawl=name or names[0], create=False)
+
+
+def on_crawl(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that name a crawl to a command, which gets its frontier as the first argument."""
+
+    @wraps(command)
+    def run_command(*, state: str | None, frontier: str | None, crawl_name: str | None, **others: Any) -> Any:
+        with _open(_place(state, frontier) or _find_state(), crawl_name) as opened:
+            return command(opened, **others)
+
+    return _options(
+        click.option("--state", metavar="FILE", help="The state file (default: the one in this folder)."),
+        frontier_option,
+        click.option("--crawl", "crawl_name", metavar="NAME", help="Which crawl, if there are several."),
+    )(run_command)
 
 
 @shoal.command()
-@state_option
-@crawl_name_option
+@click.option("--watch", is_flag=True, help="Show it again every two seconds, until Ctrl-C.")
 @json_option
-def status(state: str | None, crawl_name: str | None, as_json: bool) -> None:
+@on_crawl
+def status(frontier: Frontier, as_json: bool, watch: bool) -> None:
     """Show how the crawl stands."""
     from shoal import report
 
-    with _open(state, crawl_name) as frontier:
-        print(report.status(frontier, as_json=as_json))
+    while watch:
+        clear = "\033[H\033[2J" if sys.stdout.isatty() else ""
+        print(clear + report.status(frontier, as_json=as_json), flush=True)
+        time.sleep(WATCH_S)
+    print(report.status(frontier, as_json=as_json))
 
 
 @shoal.command()
@@ -387,36 +449,26 @@ def status(state: str | None, crawl_name: str | None, as_json: bool) -> None:
 @click.option("--reason", metavar="TEXT", help="Only those with this reason.")
 @click.option("--limit", type=Whole(1), metavar="N", help="At most N.")
 @click.option("--errors", is_flag=True, help="Show the whole error, such as the traceback of a handler.")
-@state_option
-@crawl_name_option
 @json_option
+@on_crawl
 def dead(
-    host: str | None,
-    reason: str | None,
-    limit: int | None,
-    errors: bool,
-    state: str | None,
-    crawl_name: str | None,
-    as_json: bool,
+    frontier: Frontier, host: str | None, reason: str | None, limit: int | None, errors: bool, as_json: bool
 ) -> None:
     """List the dead letters: pages that were given up, and why."""
     from shoal import report
 
-    with _open(state, crawl_name) as frontier:
-        _print_records(frontier.dead(host=host, reason=reason, limit=limit), as_json, report.letter, errors)
+    _print_records(frontier.dead(host=host, reason=reason, limit=limit), as_json, report.letter, errors)
 
 
 @shoal.command()
 @click.option("--limit", type=Whole(1), metavar="N", help="At most N.")
-@state_option
-@crawl_name_option
 @json_option
-def skipped(limit: int | None, state: str | None, crawl_name: str | None, as_json: bool) -> None:
+@on_crawl
+def skipped(frontier: Frontier, limit: int | None, as_json: bool) -> None:
     """List the pages that were skipped, and by which rule."""
     from shoal import report
 
-    with _open(state, crawl_name) as frontier:
-        _print_records(frontier.skipped(limit=limit), as_json, report.letter, False)
+    _print_records(frontier.skipped(limit=limit), as_json, report.letter, False)
 
 
 def _print_records(
@@ -433,104 +485,142 @@ def _print_records(
 @click.option("--host", metavar="HOST", help="Those of this host.")
 @click.option("--reason", metavar="TEXT", help="Those with this reason.")
 @click.option("--all", "everything", is_flag=True, help="All of them.")
-@state_option
-@crawl_name_option
+@on_crawl
 def redrive(
-    urls: Sequence[str],
-    host: str | None,
-    reason: str | None,
-    everything: bool,
-    state: str | None,
-    crawl_name: str | None,
+    frontier: Frontier, urls: Sequence[str], host: str | None, reason: str | None, everything: bool
 ) -> None:
     """Queue dead letters again, with fresh attempts: by URL, by host, by reason, or all."""
     if not (urls or host or reason or everything):
         raise ConfigError("which dead letters? Give URLs, --host, --reason or --all")
     from shoal import report
 
-    with _open(state, crawl_name) as frontier:
-        wanted: list[str | None] = [report.spelled(frontier, url) for url in urls] or [None]
-        count = sum(frontier.redrive(url=url, host=host, reason=reason) for url in wanted)
+    wanted: list[str | None] = [report.spelled(frontier, url) for url in urls] or [None]
+    count = sum(frontier.redrive(url=url, host=host, reason=reason) for url in wanted)
     print(f"{count} queued again; run the crawl to fetch {'it' if count == 1 else 'them'}")
 
 
 @shoal.command()
 @click.argument("url")
-@state_option
-@crawl_name_option
 @json_option
-def why(url: str, state: str | None, crawl_name: str | None, as_json: bool) -> int:
+@on_crawl
+def why(frontier: Frontier, url: str, as_json: bool) -> int:
     """Say what became of a URL, and why. Exits with 1 if it was never seen."""
     from shoal import report
 
-    with _open(state, crawl_name) as frontier:
-        spelled = report.spelled(frontier, url)
-        record = frontier.why(spelled)
-        if record is None:
-            print(report.never_seen(frontier, spelled, as_json=as_json))
-            return 1
-        print(report.to_json(record) if as_json else report.why(record))
-        return 0
+    spelled = report.spelled(frontier, url)
+    record = frontier.why(spelled)
+    if record is None:
+        print(report.never_seen(frontier, spelled, as_json=as_json))
+        return 1
+    print(report.to_json(record) if as_json else report.why(record))
+    return 0
 
 
 @shoal.command()
 @click.argument("url")
-@state_option
-@crawl_name_option
-def forget(url: str, state: str | None, crawl_name: str | None) -> int:
+@on_crawl
+def forget(frontier: Frontier, url: str) -> int:
     """Forget a URL and its rows, so that it is fetched when it is found again.
 
     Rows in an output file stay there.
     """
     from shoal import report
 
-    with _open(state, crawl_name) as frontier:
-        spelled = report.spelled(frontier, url)
-        if not frontier.forget(spelled):
-            print(f"not known, or being fetched just now: {spelled}")
-            return 1
-        output = frontier.describe().get("output")
-        print(f"forgotten: {spelled}" + (f"; its rows stay in {output}" if output else ""))
-        return 0
+    spelled = report.spelled(frontier, url)
+    if not frontier.forget(spelled):
+        print(f"not known, or being fetched just now: {spelled}")
+        return 1
+    output = frontier.describe().get("output")
+    print(f"forgotten: {spelled}" + (f"; its rows stay in {output}" if output else ""))
+    return 0
 
 
 @shoal.command()
-@state_option
-@crawl_name_option
-def pause(state: str | None, crawl_name: str | None) -> None:
+@on_crawl
+def pause(frontier: Frontier) -> None:
     """Let workers finish what they fetch, and start nothing more until `shoal resume`."""
-    with _open(state, crawl_name) as frontier:
-        frontier.pause()
-        print(f"the crawl '{frontier.crawl}' is paused; `shoal resume` lets it go on")
+    frontier.pause()
+    print(f"the crawl '{frontier.crawl}' is paused; `shoal resume` lets it go on")
 
 
 @shoal.command()
-@state_option
-@crawl_name_option
-def resume(state: str | None, crawl_name: str | None) -> None:
+@on_crawl
+def resume(frontier: Frontier) -> None:
     """End `shoal pause`: running workers go on."""
-    with _open(state, crawl_name) as frontier:
-        frontier.resume()
-        print(f"the crawl '{frontier.crawl}' is no longer paused; if no worker runs, start it again")
+    frontier.resume()
+    print(f"the crawl '{frontier.crawl}' is no longer paused; if no worker runs, start it again")
+
+
+@shoal.command()
+@click.argument("urls", metavar="[URL]...", nargs=-1)
+@click.option("--from", "file", metavar="FILE", help="Read URLs from it, one a line (or JSON); - is stdin.")
+@click.option("--sitemap", "sitemaps", multiple=True, metavar="URL", help="Read URLs from a sitemap.")
+@click.option("--priority", type=Whole(0, 9), default=0, metavar="N", help="0..9; higher runs sooner.")
+@click.option("--max-queued", type=Whole(1), metavar="N", help="Wait while so many are queued.")
+@on_crawl
+def add(
+    frontier: Frontier,
+    urls: Sequence[str],
+    file: str | None,
+    sitemaps: Sequence[str],
+    priority: int,
+    max_queued: int | None,
+) -> None:
+    """Add URLs to the crawl; those that it knows are left out.
+
+    Lines that are no URLs are written to FILE.rejects with the reason. While it runs the crawl cannot be
+    finished.
+    """
+    from shoal import report
+    from shoal.model import Link
+    from shoal.produce import Producer
+
+    if not (urls or file or sitemaps):
+        raise ConfigError("which URLs? Give URLs, --from FILE or --sitemap URL")
+    producer = Producer(frontier, priority=priority, max_queued=max_queued)
+    producer.add(Link(url=report.spelled(frontier, url), priority=priority) for url in urls)
+    if file is not None:
+        producer.add_file(file)
+    for url in sitemaps:
+        producer.add_sitemap(report.spelled(frontier, url))
+    print(report.added(producer))
+
+
+@shoal.command()
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@click.option("--crawl", "crawl_name", metavar="NAME", help="Which crawl, if FROM has several.")
+def migrate(source: str, target: str, crawl_name: str | None) -> None:
+    """Move a crawl with all that is known of it, e.g. from sqlite:FILE to redis://HOST:PORT/DB.
+
+    It is paused at FROM, and goes on at TO as soon as workers are started there. Rows are not moved.
+    """
+    from shoal import report
+    from shoal.frontier import open_frontier
+    from shoal.migrate import migrate as move
+
+    with _open(source, crawl_name) as old, open_frontier(target, crawl=old.crawl) as new:
+        stats = move(old, new, waiting=lambda leased: _note(f"waiting for {leased} pages to be finished"))
+        print(report.moved(old, stats, source, target))
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 @shoal.command()
 @click.option("-o", "--output", metavar="FILE", help="FILE.jsonl or FILE.csv (default: standard output).")
 @click.option("--format", "form", type=click.Choice(["jsonl", "csv"]), help="Default: by the file's name.")
 @click.option("--safe", is_flag=True, help="CSV: keep cells from being taken for formulas.")
-@state_option
-@crawl_name_option
-def export(
-    output: str | None, form: Format | None, safe: bool, state: str | None, crawl_name: str | None
-) -> None:
+@on_crawl
+def export(frontier: Frontier, output: str | None, form: Format | None, safe: bool) -> None:
     """Write the rows that the state file keeps to a file."""
     from shoal.export import export_file
 
-    with _open(state, crawl_name) as frontier:
-        kept = frontier.describe().get("output")
-        if kept is not None:
-            raise ConfigError(f"the rows of this crawl are in {kept}, not in the state file")
-        count = export_file(frontier.items, output, form, safe=safe)
+    kept = frontier.describe().get("output")
+    if kept is not None:
+        raise ConfigError(f"the rows of this crawl are in {kept}, not in the state file")
+    count = export_file(frontier.items, output, form, safe=safe)
     if output:
         print(f"{count:,} rows in {output}")
 

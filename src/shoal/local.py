@@ -7,6 +7,7 @@ replaced by a parent that does nothing else; they stop when it dies.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import multiprocessing
 import os
@@ -30,6 +31,7 @@ from shoal.store.base import Store
 from shoal.worker import Worker
 
 WATCH_S = 0.25
+STOPS = (signal.SIGINT, signal.SIGTERM)
 KILLED = 130  # exit code of a process that was told twice to stop
 FAILED = 3  # exit code of a child that has told why
 
@@ -121,8 +123,8 @@ def _tell_differences(job: Job, before: Mapping[str, object], frontier: Frontier
     differing = [name for name in SHARED if theirs.get(name) != ours[name]]
     if differing:
         log.warning(
-            "workers of the crawl '%s' are running with another %s: limits and delay are from now on those given"
-            " here, for all; each worker keeps to its own scope",
+            "workers of the crawl '%s' are running with another %s: limits and delay are from now on those"
+            " given here, for all; each worker keeps to its own scope",
             job.crawl.name,
             ", ".join(differing),
         )
@@ -172,7 +174,9 @@ def _work(job: Job, parent: int | None) -> bool:
         _opened_store(job, frontier) as store,
         asyncio.Runner(loop_factory=_loop_factory()) as runner,
     ):
-        return runner.run(_work_until_stopped(job, frontier, store, parent))
+        stopped = runner.run(_work_until_stopped(job, frontier, store, parent))
+    gc.collect()  # upa_url complains on stderr about URLs that are left in cycles when the process ends
+    return stopped
 
 
 async def _work_until_stopped(job: Job, frontier: Frontier, store: Store | None, parent: int | None) -> bool:
@@ -187,10 +191,15 @@ async def _work_until_stopped(job: Job, frontier: Frontier, store: Store | None,
         stopped = True
         worker.stop()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
-    if parent is not None:
-        loop.add_reader(parent, stop)
+    def orphaned(lifeline: int) -> None:
+        loop.remove_reader(lifeline)  # which would tell it again and again
+        stop()
+
+    loop.add_signal_handler(signal.SIGTERM, stop)
+    if parent is None:
+        loop.add_signal_handler(signal.SIGINT, stop)
+    else:  # which passes SIGINT on, as SIGTERM
+        loop.add_reader(parent, orphaned, parent)
     await worker.run()
     return stopped
 
@@ -244,25 +253,31 @@ class _Parent:
 
     def run(self) -> bool:
         """Returns whether the children were stopped. Raises ShoalError if one cannot go on."""
-        signal.signal(signal.SIGINT, self._stop)
-        signal.signal(signal.SIGTERM, self._stop)
+        for number in STOPS:
+            signal.signal(number, self._stop)
         for _ in range(self._job.processes):
             self._fork()
         while self._children:
             time.sleep(WATCH_S)
-            with self._job.open_frontier() as frontier:
-                _show(self._watch, frontier)
+            with suppress(FrontierUnavailable), self._job.open_frontier() as frontier:
+                self._watch.show(frontier)
             self._replace_the_dead()
         return self._stopped
 
     def _fork(self) -> None:
-        child = self._context.Process(target=self._child, name="shoal-worker")
-        child.start()
-        self._children.append(child)
+        """Signals wait meanwhile, so that none comes to a child that is not listed or has our handlers."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+        if not self._stopped:
+            child = self._context.Process(target=self._child, name="shoal-worker")
+            child.start()
+            self._children.append(child)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
 
     def _child(self) -> None:
         os.close(self._held_end)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent passes it on, as SIGTERM
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         try:
             _work(self._job, parent=self._lifeline)
         except ShoalError as error:
@@ -276,7 +291,7 @@ class _Parent:
                 raise ShoalError("a worker failed; see its message above")
             if child.exitcode and not self._stopped:
                 log.warning("worker %s died (exit code %s); starting another one", child.pid, child.exitcode)
-                with self._job.open_frontier() as frontier:
+                with suppress(FrontierUnavailable), self._job.open_frontier() as frontier:
                     reap_dead(frontier)
                 self._fork()
 

@@ -12,12 +12,17 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 _CONTROL = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160))}
 
 
+def visible(text: str) -> str:
+    """The text with its control characters written out, so that no page can forge lines or colours."""
+    return text.translate(_CONTROL)
+
+
 class PeopleFormatter(logging.Formatter):
-    """`12:30:05 warning: text`. Control characters are written out, so that no page can forge lines."""
+    """`12:30:05 warning: text`."""
 
     def format(self, record: logging.LogRecord) -> str:
         at = time.strftime("%H:%M:%S", time.localtime(record.created))
-        line = f"{at} {record.levelname.lower()}: {record.getMessage().translate(_CONTROL)}"
+        line = f"{at} {record.levelname.lower()}: {visible(record.getMessage())}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 

@@ -75,6 +75,7 @@ class Live:
             console=Console(file=sys.stderr), auto_refresh=False, transient=True, redirect_stdout=False
         )
         self._display.start()
+        self._display.console.show_cursor(True)  # it would stay hidden if the process were killed
 
     def show(self, frontier: Frontier) -> None:
         now = time.monotonic()

@@ -8,14 +8,16 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
 from shoal.crawl import Settings, check_url
 from shoal.frontier import Frontier
-from shoal.frontier.sqlite import SqliteFrontier
 from shoal.local import Job
+from shoal.log import visible
 from shoal.model import Item, PageRecord, Stats, WorkerRecord
+from shoal.produce import Producer
 from shoal.progress import clock, counters, size
 from shoal.scope import Scope
 from shoal.urls import Spelling, normalize
@@ -28,10 +30,10 @@ log = logging.getLogger("shoal.report")
 class Speaker:
     """Tells the person who runs a crawl what is going on, on stderr; errors are told elsewhere."""
 
-    def __init__(self, job: Job, place: str, *, quiet: bool, as_json: bool = False) -> None:
-        """place: the state file; as_json: speak through the log, for machines."""
+    def __init__(self, job: Job, *, quiet: bool, as_json: bool = False) -> None:
+        """as_json: speak through the log, for machines."""
         self._job = job
-        self._place = place
+        self._option = option(job.frontier)
         self._quiet = quiet
         self._as_json = as_json
         self._began = time.monotonic()
@@ -39,7 +41,8 @@ class Speaker:
     def begin(self, stats: Stats) -> None:
         """The crawl starts, or goes on."""
         if stats.done or stats.dead or stats.skipped:
-            self._say(f"resuming {self._place}: {count(stats.done, 'page')} done, {stats.queued:,} queued")
+            where = shown(self._job.frontier)
+            self._say(f"resuming {where}: {count(stats.done, 'page')} done, {stats.queued:,} queued")
 
     def already_finished(self, stats: Stats) -> None:
         """The crawl had come to its end before."""
@@ -50,7 +53,7 @@ class Speaker:
         )
         if stats.dead:
             self._say(
-                f"{count(stats.dead, 'dead letter')}: `shoal redrive --all --state {self._place}`"
+                f"{count(stats.dead, 'dead letter')}: `shoal redrive --all {self._option}`"
                 " lets this command try them again"
             )
         self._say_limit(stats)
@@ -66,7 +69,7 @@ class Speaker:
             stats,
         )
         if stats.dead:
-            self._say(f"dead letters: {_reasons(frontier)} (see `shoal dead --state {self._place}`)")
+            self._say(f"dead letters: {_reasons(frontier)} (see `shoal dead {self._option}`)")
         self._complain_of_seeds(frontier)
         if stopped:
             self._say(f"{count(stats.queued, 'URL')} queued; the same command goes on from here")
@@ -92,14 +95,27 @@ class Speaker:
 
     def _rows_in(self) -> str:
         if self._job.output is not None:
-            return f"the rows are in {self._job.output}"
-        return f"the rows are in {self._place}: `shoal export --state {self._place} -o rows.csv`"
+            return f"the rows are in {shown(self._job.output)}"
+        return f"the rows are in {shown(self._job.frontier)}: `shoal export {self._option} -o rows.csv`"
 
     def _say(self, text: str, stats: Stats | None = None) -> None:
         if self._as_json:
             log.info("%s", text, extra=counters(stats) if stats else None)
         elif not self._quiet:
             print(text, file=sys.stderr)
+
+
+def shown(place: str) -> str:
+    """A frontier or a store, without its secrets."""
+    if "://" not in place:
+        return place.removeprefix("sqlite:")
+    parts = urlsplit(place)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
+
+
+def option(frontier: str) -> str:
+    """How the command line is told of a frontier."""
+    return f"--state {shown(frontier)}" if frontier.startswith("sqlite:") else f"--frontier {shown(frontier)}"
 
 
 def count(number: int, noun: str) -> str:
@@ -114,11 +130,11 @@ def exit_code(stats: Stats, *, strict: bool) -> int:
 
 def _reasons(frontier: Frontier) -> str:
     counts = Counter(record.reason for record in frontier.dead())
-    shown = [f"{reason}: {count:,}" for reason, count in counts.most_common(MOST_REASONS)]
+    shown = [f"{visible(reason)}: {count:,}" for reason, count in counts.most_common(MOST_REASONS)]
     return ", ".join(shown) + (", ..." if len(counts) > MOST_REASONS else "")
 
 
-def status(frontier: SqliteFrontier, *, as_json: bool) -> str:
+def status(frontier: Frontier, *, as_json: bool) -> str:
     """How a crawl stands."""
     stats = frontier.stats()
     if as_json:
@@ -146,13 +162,36 @@ def _worker(worker: WorkerRecord) -> str:
     return f"{worker.name}: {worker.leases} leases{rate}"
 
 
+def added(producer: Producer) -> str:
+    """What `shoal add` has done."""
+    counts = producer.counts
+    text = f"{count(counts.new, 'URL')} added, {counts.known:,} known before"
+    if counts.rejected:
+        text += f", {count(counts.rejected, 'line')} rejected (see {producer.rejects_file})"
+    return text
+
+
+def moved(old: Frontier, stats: Stats, source: str, target: str) -> str:
+    """What `shoal migrate` has done."""
+    text = (
+        f"the crawl '{old.crawl}' is now in {shown(target)}: {count(stats.seen, 'URL')} known,"
+        f" {stats.queued:,} queued; it stays paused in {shown(source)}"
+    )
+    if old.keeps_items and old.describe().get("output") is None and stats.items:
+        text += f"\nits {count(stats.items, 'row')} stay in {shown(source)}: get them with `shoal export`"
+    return text
+
+
 def letter(record: PageRecord, errors: bool) -> str:
     """One line about a page that was given up or skipped; or more, with the whole error."""
     tries = f" after {record.attempts} attempts" if record.attempts > 1 else ""
-    line = f"{record.reason}{tries}: {record.url}"
-    if record.error and errors:
-        return f"{line}\n    " + record.error.replace("\n", "\n    ")
-    return line
+    line = f"{visible(record.reason)}{tries}: {record.url}"
+    return f"{line}\n    {_indented(record.error, 4)}" if record.error and errors else line
+
+
+def _indented(text: str, width: int) -> str:
+    """Lines after the first one moved to the right."""
+    return f"\n{' ' * width}".join(map(visible, text.split("\n")))
 
 
 def why(record: PageRecord) -> str:
@@ -160,7 +199,7 @@ def why(record: PageRecord) -> str:
     facts = {
         "url": record.url,
         "state": record.state,
-        "reason": record.reason,
+        "reason": visible(record.reason),
         "found on": record.parent or "(a seed)",
         "found at": _when(record.added_at),
         "depth": str(record.depth),
@@ -173,7 +212,7 @@ def why(record: PageRecord) -> str:
         "leased by": record.worker,
         "until": _when(record.deadline),
         "host": record.host,
-        "error": record.error.replace("\n", "\n" + " " * 13),
+        "error": _indented(record.error, 13),
     }
     return "\n".join(f"{name:<12} {value}" for name, value in facts.items() if value)
 
@@ -226,8 +265,7 @@ def _when(at: float | None) -> str:
 
 
 def _reason(record: PageRecord) -> str:
-    """Why a page was given up or skipped, with the details if they say more."""
-    detail = record.error.strip().partition("\n")[0]
-    return (
-        f"{record.reason} ({detail})" if detail.lower() not in {"", record.reason.lower()} else record.reason
-    )
+    """Why a page was given up or skipped, with the details (of a traceback the end) if they say more."""
+    detail = record.error.rpartition("\n")[2]
+    more = f" ({detail})" if detail.lower() not in {"", record.reason.lower()} else ""
+    return visible(record.reason + more)

@@ -130,7 +130,7 @@ class Visitor:
         try:
             results = await handle.run(self._crawl.handler(page.url), page, self._in_thread)
             items, links = self._sorter.sort(results, page)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             log.warning("the handler of %s raised %s: %s", page.url, type(error).__name__, error)
             reason = f"handler raised {type(error).__name__}"
             return attempt.end(self._again(reason, attempt.lease), _traceback(error))

@@ -12,9 +12,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -53,7 +56,7 @@ class Worker:
         self._fetching: dict[int, asyncio.Task[None]] = {}
         self._finished: list[tuple[float, Outcome]] = []  # when the visit ended, how
         self._news = asyncio.Event()
-        self._stopping = False
+        self._stopping = asyncio.Event()
         self._since = time.time()
         self._tended_at = time.monotonic() - TEND_S
         self._visited = 0  # since then
@@ -61,11 +64,11 @@ class Worker:
 
     async def run(self) -> None:
         """Work. Raises FrontierError or StoreError if frontier or store cannot be used any more."""
-        handlers = ThreadPoolExecutor(self._crawl.settings.concurrency, "shoal-handler")
+        handlers = _HandlerThreads(self._crawl.settings.concurrency)
         async with Fetcher(fetch_settings(self._crawl)) as fetcher:
             self._visitor = Visitor(self._crawl, fetcher, handlers)
             try:
-                while not self._stopping:
+                while not self._stopping.is_set():
                     grant = await self._turn()
                     for lease in grant.leases:
                         self._fetching[lease.token] = asyncio.create_task(self._visit(lease))
@@ -74,12 +77,12 @@ class Worker:
                     await self._idle(grant.again_s)
             finally:
                 await self._wind_up()
-                handlers.shutdown(wait=False, cancel_futures=True)
+                handlers.shutdown()
                 self._thread.shutdown()
 
     def stop(self) -> None:
         """Lease no more, finish what can be finished in GRACE_S, give the rest back. Call it in the loop."""
-        self._stopping = True
+        self._stopping.set()
         self._tell()
 
     async def _visit(self, lease: Lease) -> None:
@@ -97,9 +100,9 @@ class Worker:
                 grant, lost = await self._in_thread(partial(self._settle_and_lease, finished))
             except (FrontierUnavailable, StoreUnavailable) as error:
                 log.error("%s; nothing is lost, trying again every %g s", error, TROUBLE_S)
-                await self._pause(TROUBLE_S)
-                if self._stopping:
-                    raise
+                await self._pause(TROUBLE_S, self._stopping)
+                if self._stopping.is_set():
+                    return Grant(leases=(), again_s=None, finished=False)
             else:
                 del self._finished[: len(finished)]
                 for token in lost & self._fetching.keys():
@@ -126,27 +129,25 @@ class Worker:
         return self._frontier.extend(list(self._fetching), LEASE_S)
 
     def _room(self) -> int:
-        return 0 if self._stopping else self._crawl.settings.concurrency - len(self._fetching)
+        return 0 if self._stopping.is_set() else self._crawl.settings.concurrency - len(self._fetching)
 
     async def _idle(self, again_s: float | None) -> None:
         """Until a page is finished, time may have brought work, or somebody else has."""
         if not self._finished:
             if self._room() == 0:
-                await self._pause(TEND_S)
+                await self._pause(TEND_S, self._news)
             else:
                 seconds = TEND_S if again_s is None else min(again_s, TEND_S)
                 await self._in_thread(partial(self._frontier.wait, seconds))
         self._news.clear()
-        if self._finished and not self._stopping:
+        if self._finished and not self._stopping.is_set():
             await asyncio.sleep(LINGER_S)
 
-    async def _pause(self, seconds: float) -> None:
-        """Until there is news, at most `seconds`."""
-        try:
+    async def _pause(self, seconds: float, event: asyncio.Event) -> None:
+        """Until the event, at most `seconds`."""
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._news.wait()
-        except TimeoutError:
-            pass
+                await event.wait()
 
     def _tell(self) -> None:
         self._news.set()
@@ -154,7 +155,7 @@ class Worker:
 
     async def _wind_up(self) -> None:
         """End what has begun: in time, or by giving it back."""
-        self._stopping = True
+        self._stopping.set()
         if tasks := list(self._fetching.values()):
             await asyncio.wait(tasks, timeout=GRACE_S)
         unfinished = list(self._fetching)
@@ -164,12 +165,55 @@ class Worker:
         finished = self._finished[:]
         try:
             await self._in_thread(partial(self._settle_and_lease, finished))
-            await self._in_thread(partial(self._frontier.release, unfinished))
+            await self._in_thread(partial(self._say_goodbye, unfinished))
         except ShoalError as error:
             log.error("%s; what was being fetched will be fetched again", error)
 
+    def _say_goodbye(self, unfinished: list[int]) -> None:
+        self._frontier.release(unfinished)
+        self._frontier.beat(Beat(self._name, 0, self._since, 0.0), -1.0)
+
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+class _HandlerThreads(Executor):
+    """Threads for handlers. Unlike those of ThreadPoolExecutor they never hold up the end of the process."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._threads = 0
+        self._waiting: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+
+    def submit(self, work: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        future: Future[T] = Future()
+        self._waiting.put((future, partial(work, *args, **kwargs)))
+        if self._threads < self._most and not self._waiting.empty():
+            self._threads += 1
+            Thread(target=self._run, name="shoal-handler", daemon=True).start()
+        return future
+
+    def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:
+        """Let the threads end when they have nothing more to do. It never waits for them."""
+        for _ in range(self._threads):
+            self._waiting.put(None)
+
+    def _run(self) -> None:
+        while (task := self._waiting.get()) is not None:
+            future, work = task
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(work())
+                except StopIteration as error:  # which a future cannot carry
+                    future.set_exception(_raised_inside(RuntimeError("it raised StopIteration"), error))
+                except BaseException as error:
+                    future.set_exception(_raised_inside(error, error))
+
+
+def _raised_inside(error: BaseException, cause: BaseException) -> BaseException:
+    """The error with the traceback of its cause, from the handler on."""
+    here = cause.__traceback__
+    return error.with_traceback(here and here.tb_next)
 
 
 def fetch_settings(crawl: Crawl) -> FetchSettings:

@@ -38,7 +38,8 @@ def assert_lists_agree(frontier, pages):
 
     assert Counter(page.url for page in frontier.dead()) == counted("dead", "url")
     assert Counter(page.url for page in frontier.skipped()) == counted("skipped", "url")
-    assert {each.name: each.leases for each in frontier.workers() if each.leases} == counted("leased", "worker")
+    workers = {each.name: each.leases for each in frontier.workers() if each.leases}
+    assert workers == counted("leased", "worker")
     hosts = frontier.hosts(limit=1_000_000)
     for state in ("queued", "leased", "done"):
         assert Counter({each.host: getattr(each, state) for each in hosts}) == counted(state, "host")

@@ -388,6 +388,16 @@ def test_a_link_that_comes_back_goes_before_those_never_leased(frontier, how):
     assert leased_urls(frontier) == [A + "best", A + "again", A + "never"]
 
 
+def test_a_link_that_comes_back_goes_before_an_older_one_never_leased(frontier):
+    """Even if that one was only held up by its own delay."""
+    fetch(frontier, A)
+    add(frontier, A + "never", delay_s=10)
+    add(frontier, A + "again")
+    (page,) = lease(frontier, 1)
+    commit(frontier, Outcome(page, "queued"))
+    assert leased_urls(frontier, 1, at=NOW + 10) == [A + "again"]
+
+
 # --- lease: when a host is ready ------------------------------------------------------------------
 
 
@@ -574,6 +584,13 @@ def test_ask_again_when_a_producer_may_be_gone(frontier):
     """Then the crawl may be finished."""
     frontier.open_producer("feed", 40, now=NOW)
     assert asks_again(frontier, at=NOW + 10) == 30
+
+
+def test_a_producer_that_is_gone_is_no_reason_to_ask_again(frontier):
+    """What is over cannot change anything any more."""
+    frontier.open_producer("feed", 10, now=NOW)
+    add(frontier, A, delay_s=100)
+    assert asks_again(frontier, at=NOW + 50) == 50
 
 
 def test_whoever_asks_again_in_time_misses_nothing(frontier):
@@ -1378,6 +1395,18 @@ def test_the_process_that_forgets_a_url_may_find_it_again(frontier):
     add(frontier, A)
     frontier.forget(A)
     assert add(frontier, A) == 1
+
+
+def test_a_host_goes_on_without_the_url_forgotten(frontier):
+    """With its next link, or, if that was the last one, with none."""
+    add(frontier, A + "best", priority=9)
+    add(frontier, A + "next")
+    add(frontier, B, priority=5)
+    add(frontier, C, priority=9)
+    assert frontier.forget(A + "best")
+    assert frontier.forget(C)
+    assert frontier.stats(now=NOW).ready_hosts == 2
+    assert leased_urls(frontier) == [B, A + "next"]
 
 
 def test_what_is_unknown_or_leased_cannot_be_forgotten(frontier):

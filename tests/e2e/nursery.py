@@ -5,6 +5,7 @@ Importing takes several times as long as most commands do.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import select
@@ -20,7 +21,10 @@ class Nursery:
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            (sys.executable, "-W", "error", __file__), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            (sys.executable, "-W", "error", __file__),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         return self
 
@@ -44,6 +48,8 @@ class Nursery:
 
 
 def _serve() -> None:
+    import pydantic  # noqa: F401 - scrapers use it
+
     import shoal.demo
     import shoal.export
     import shoal.frontier.sqlite
@@ -51,6 +57,7 @@ def _serve() -> None:
     import shoal.store.jsonl
     import shoal.store.sqlite  # noqa: F401
 
+    gc.freeze()  # what is here already is not collected at the end of each command
     for line in sys.stdin:
         order = json.loads(line)
         child = os.fork()

@@ -17,6 +17,7 @@ from tests.e2e.nursery import Nursery
 
 COMMAND = (sys.executable, "-m", "shoal.cli")
 PATIENCE_S = 60.0
+_STREAMS = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 
 
 class Ended(Struct, frozen=True):
@@ -57,17 +58,14 @@ class Shell:
         assert process.returncode == code, (out, err)
         return Ended(process.returncode, out, err)
 
-    def start(
-        self, *args: object, wrapper: tuple[str, ...] = (), **options: Any
-    ) -> subprocess.Popen[str]:
+    def start(self, *args: object, wrapper: tuple[str, ...] = (), **options: Any) -> subprocess.Popen[str]:
         """Start a command; whoever calls ends it."""
         return subprocess.Popen(
             (*wrapper, *COMMAND, *map(str, args)),
             cwd=self.folder,
             env=self._environment,
-            stdin=subprocess.DEVNULL,
             text=True,
-            **({"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options),
+            **(_STREAMS | options),
         )
 
     def refused(self, *args: object, wrapper: tuple[str, ...] = ()) -> str:

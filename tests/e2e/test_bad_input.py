@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -57,7 +56,10 @@ OPTIONS = {
     "bad glob": ([URL, "--allow", "news/*"], r"pattern 'news/\*' can match no URL: start it with '/'"),
     "glob of a fragment": ([URL, "--deny", "/a#b"], r"pattern '/a#b' can match no URL"),
     "unknown kind of output": ([URL, "-o", "rows.xml"], r"'rows\.xml': name it FILE\.jsonl, .* or sqlite"),
-    "a file where a folder should be": ([URL, "-o", "/dev/null/rows.csv"], r"no folder .*/dev/null/rows\.csv"),
+    "a file where a folder should be": (
+        [URL, "-o", "/dev/null/rows.csv"],
+        r"no folder .*/dev/null/rows\.csv",
+    ),
 }
 
 
@@ -75,7 +77,10 @@ OTHERS = {
     "why what": (["why"], r"Missing argument 'URL'"),
     "format": (["export", "--format", "xlsx"], r"'xlsx' is not one of 'jsonl', 'csv'"),
     "no scraper": (["run"], r"Missing argument 'SCRAPER\.py\[:NAME\]'"),
-    "no state file": (["status"], r"there is no state file \(\*\.shoal\) in this folder: name it with --state"),
+    "no state file": (
+        ["status"],
+        r"there is no state file \(\*\.shoal\) in this folder: name it with --state",
+    ),
     "no such state file": (["status", "--state", "a.shoal"], r"there is no state file a\.shoal"),
     "no state file to export": (["export"], r"there is no state file"),
     "no state file to look in": (["why", URL], r"there is no state file"),
@@ -105,7 +110,10 @@ def test_the_command_alone_shows_its_help(shoal: Shell) -> None:
 
 CRAWL = f'shoal.Crawl("a", seeds=["{URL}"]'
 SCRAPERS = {
-    "syntax": ("import shoal\ncrawl = (\n", r"a\.py does not import: SyntaxError: .*never closed \[a\.py:2: "),
+    "syntax": (
+        "import shoal\ncrawl = (\n",
+        r"a\.py does not import: SyntaxError: .*never closed \[a\.py:2: ",
+    ),
     "import": (
         "import shoal\nimport no_such_thing\n",
         r"a\.py does not import: ModuleNotFoundError: No module named 'no_such_thing' \[a\.py:2: import no_",
@@ -114,8 +122,14 @@ SCRAPERS = {
         "def setting():\n    return {}['key']\n\nsetting()\n",
         r"does not import: KeyError: 'key' \[a\.py:4: setting\(\) -> a\.py:2: return \{\}\['key'\]\]$",
     ),
-    "its own helper": ("import helper\n", r"ZeroDivisionError: .* \[a\.py:1: import helper -> helper\.py:1: 1 / 0\]$"),
-    "exit": ("import sys\nsys.exit('enough')\n", r"it ends the program \(sys\.exit\('enough'\)\) \[a\.py:2: "),
+    "its own helper": (
+        "import helper\n",
+        r"ZeroDivisionError: .* \[a\.py:1: import helper -> helper\.py:1: 1 / 0\]$",
+    ),
+    "exit": (
+        "import sys\nsys.exit('enough')\n",
+        r"it ends the program \(sys\.exit\('enough'\)\) \[a\.py:2: ",
+    ),
     "no crawl": ("import shoal\n", r"a\.py defines no crawl: write crawl = shoal\.Crawl\("),
     "two crawls": (
         f"import shoal\none = {CRAWL})\ntwo = {CRAWL})\n",
@@ -150,11 +164,14 @@ SCRAPERS = {
         r"^not an http\(s\) URL: 'example\.com'; did you mean http://example\.com \? \[a\.py:2: ",
     ),
     "a bad pattern": (
-        f"import shoal\ncrawl = {CRAWL})\n@crawl.page('news')\ndef news(page): ...\n@crawl.page('a/b')\ndef b(page): ...\n",
-        r"^pattern 'a/b' can match no URL: start it with '/', 'http://' or '\*' \[a\.py:5: ",
+        f"import shoal\ncrawl = {CRAWL})\n@crawl.page('a/b')\ndef b(page): ...\n",
+        r"^pattern 'a/b' can match no URL: start it with '/', 'http://' or '\*' \[a\.py:3: ",
     ),
     "no seeds": ("import shoal\ncrawl = shoal.Crawl('a')\n", r"^the crawl 'a' has no seeds: write seeds=\["),
-    "no name": (f"import shoal\ncrawl = shoal.Crawl('', seeds=['{URL}'])\n", r"^a crawl needs a name \[a\.py:2: "),
+    "no name": (
+        f"import shoal\ncrawl = shoal.Crawl('', seeds=['{URL}'])\n",
+        r"^a crawl needs a name \[a\.py:2: ",
+    ),
     "a header that cannot be sent": (
         f"import shoal\ncrawl = {CRAWL}, headers={{'X-Key': 'a\\nb'}})\n",
         r"^the header 'X-Key': 'a\\nb' cannot be sent",
@@ -286,13 +303,13 @@ ANY_COMMAND = pytest.mark.parametrize("command", [("crawl", URL), *((name,) for 
 
 
 @pytest.fixture
-def done(shoal: Shell, site: Site) -> Iterator[Path]:
+def done(shoal: Shell, site: Site) -> Path:
     """The state file of a crawl that is finished; all its pages are in the file itself."""
     shoal("crawl", site.url, "--state", "done.shoal", "-q")
     path = shoal.folder / "done.shoal"
     with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    yield path
+    return path
 
 
 @ANY_COMMAND
@@ -336,13 +353,17 @@ def test_an_empty_state_file_has_no_crawl_to_look_at(shoal: Shell) -> None:
 
 
 @pytest.mark.parametrize("command", [("crawl", URL), ("status",), ("export",)])
-def test_a_state_file_of_a_newer_version_is_refused(shoal: Shell, done: Path, command: tuple[str, ...]) -> None:
+def test_a_state_file_of_a_newer_version_is_refused(
+    shoal: Shell, done: Path, command: tuple[str, ...]
+) -> None:
     """The line gives both versions and says to upgrade."""
     with closing(sqlite3.connect(done)) as db:
         db.execute("PRAGMA user_version = 99")
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     line = shoal.refused(*command, "--state", "done.shoal")
-    assert re.fullmatch(r"done\.shoal was written by a newer shoal \(format 99, .* \d+\): upgrade shoal", line)
+    assert re.fullmatch(
+        r"done\.shoal was written by a newer shoal \(format 99, .* \d+\): upgrade shoal", line
+    )
 
 
 def _damage(path: Path) -> None:
@@ -366,7 +387,9 @@ def test_half_a_state_file_is_refused(shoal: Shell, done: Path) -> None:
     """A file that was cut off, too."""
     content = done.read_bytes()
     done.write_bytes(content[: len(content) // 2])
-    assert shoal.refused("crawl", URL, "--state", "done.shoal").startswith("the state file done.shoal is damaged")
+    assert shoal.refused("crawl", URL, "--state", "done.shoal").startswith(
+        "the state file done.shoal is damaged"
+    )
 
 
 def test_a_state_file_that_may_not_be_written_is_refused(
@@ -398,7 +421,11 @@ def test_several_state_files_or_crawls_have_to_be_named(shoal: Shell, site: Site
 # --- another crawl --------------------------------------------------------------------------
 
 DIFFERENT = {
-    "select": (["--select", "title=h1"], ["--select", "title=h2"], r'select \["title=h1"\], not \["title=h2"\]'),
+    "select": (
+        ["--select", "title=h1"],
+        ["--select", "title=h2"],
+        r'select \["title=h1"\], not \["title=h2"\]',
+    ),
     "no select": (["--select", "title=h1"], [], r'select \["title=h1"\], not \[\]'),
     "output": (["-o", "a.csv"], ["-o", "b.csv"], r'output "a\.csv", not "b\.csv"'),
     "no output": (["-o", "a.csv"], [], r'output "a\.csv", not unset'),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,11 +11,10 @@ from random import Random
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # the helpers are imported as tests.site and the like
 pytest.register_assert_rewrite("tests.contract.invariants", "tests.faults.crawling")
 
-from tests.faults.crawling import Crawling, Running  # noqa: E402
-from tests.site import Site  # noqa: E402
+from tests.faults.crawling import Crawling, Running
+from tests.site import Site
 
 ROUNDS = int(os.environ.get("FAULT_ROUNDS", "20"))
 

@@ -89,7 +89,9 @@ class Running:
         except subprocess.TimeoutExpired:
             print(f"[{self.log.name}] still running after {seconds} s\n{self.said()}")
             raise
-        print(f"[{self.log.name}] exit code {code} after {time.monotonic() - self._began:.2f} s\n{self.said()}")
+        print(
+            f"[{self.log.name}] exit code {code} after {time.monotonic() - self._began:.2f} s\n{self.said()}"
+        )
         return code
 
     def ended(self) -> bool:
@@ -211,7 +213,15 @@ class Crawling:
     def assert_finished(self) -> None:
         """All pages are done, their rows are there once and right, and the counters say so."""
         pages = self.site.pages
-        wanted = {"queued": 0, "leased": 0, "delayed": 0, "done": pages, "items": pages, "dead": 0, "skipped": 0}
+        wanted = {
+            "queued": 0,
+            "leased": 0,
+            "delayed": 0,
+            "done": pages,
+            "items": pages,
+            "dead": 0,
+            "skipped": 0,
+        }
         status = self.status()
         assert {name: status[name] for name in wanted} == wanted
         assert status["finished"]

@@ -55,7 +55,6 @@ class Situation:
     """What a crawl is doing when it is stopped."""
 
     fault = ""
-    options: tuple[object, ...] = ()
 
     def hold_up(self, crawling: Crawling) -> None: ...
 
@@ -84,18 +83,16 @@ class SlowHandlers(Situation):
         (crawling.folder / "slow").unlink()
 
 
-class SlowRobots(SlowServer):
-    """Waits for robots.txt, and then for a crawl delay."""
-
-    options = ("--max-pages", 60)
-
-
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("stop", [ctrl_c, sigterm])
-@pytest.mark.parametrize("situation", [Fetching(), SlowServer(), SlowHandlers()], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(
+    "situation", [Fetching(), SlowServer(), SlowHandlers()], ids=lambda one: type(one).__name__
+)
 def test_it_ends_soon_and_can_be_resumed(new_crawling, site, situation, stop, processes):
     """Nothing holds it up; it says how to go on, and has given back what it could not finish."""
-    crawling = new_crawling(site, "jsonl", "--processes", processes, "--concurrency", 6, fault=situation.fault)
+    crawling = new_crawling(
+        site, "jsonl", "--processes", processes, "--concurrency", 6, fault=situation.fault
+    )
     run = crawling.start()
     assert crawling.until(lambda: crawling.done() > 10, run)
     situation.hold_up(crawling)

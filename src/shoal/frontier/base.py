@@ -135,6 +135,9 @@ class Frontier(ABC):
 
     # --- the crawl ------------------------------------------------------------------------
 
+    crawl: str
+    """Its name."""
+
     keeps_items: bool = False
     """Whether `commit` also keeps the outcomes' items, in the same step."""
 

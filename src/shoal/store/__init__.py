@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import PurePath
 
@@ -10,12 +11,20 @@ from shoal.store.base import Store
 
 
 def open_store(target: str, *, crawl: str, fields: Sequence[str] = (), sync: bool = True) -> Store:
-    """The store for a target: FILE.jsonl, FILE.ndjson, FILE.csv or sqlite:FILE. It is not opened yet.
+    """The store for a target: FILE.jsonl, FILE.ndjson, FILE.csv, sqlite:FILE or postgresql://...
+
+    It is not opened yet.
 
     fields: the columns, in their order, if they are known.
     sync: whether rows survive a power cut as well (see `shoal.store.file`).
-    Raises ConfigError for any other target.
+    Raises ConfigError for any other target, and if a package for it is missing.
     """
+    if target.startswith(("postgresql://", "postgres://")):
+        try:
+            from shoal.store.postgres import PostgresStore
+        except ImportError:
+            raise ConfigError("PostgreSQL needs another package: pip install 'shoal[postgres]'") from None
+        return PostgresStore(target, crawl, fields, sync=sync)
     kind, colon, path = target.partition(":")
     if colon and kind == "sqlite" and path and not path.startswith("//"):
         from shoal.store.sqlite import SqliteStore
@@ -31,5 +40,11 @@ def open_store(target: str, *, crawl: str, fields: Sequence[str] = (), sync: boo
 
             return CsvStore(target, fields, sync=sync)
     raise ConfigError(
-        f"cannot tell what to write to '{target}': name it FILE.jsonl, FILE.ndjson, FILE.csv or sqlite:FILE"
+        f"cannot tell what to write to '{shown(target)}': name it "
+        "FILE.jsonl, FILE.ndjson, FILE.csv, sqlite:FILE or postgresql://..."
     )
+
+
+def shown(target: str) -> str:
+    """The target as it may be shown and kept: what looks like a password, or a user, is left out."""
+    return re.sub(r"(?<=://).*@|(?<=password=)[^&]*", "", target)

@@ -20,6 +20,11 @@ behind it was left by a crash, a lost lease or a back end that went back to an e
 cut off when the store is opened, before each write and when the context ends. So a row is there
 exactly if its page is committed. `committed` is asked while all others are kept out, since a
 position read any earlier may be out of date, and cutting back to it would cut off rows of others.
+
+A store that many machines share cannot keep all others out for so long. It replaces instead: a page that
+ends, with or without items, takes away all rows that lower tokens have brought for it, and what a lower
+token brings later is not taken. There rows of a lost lease stay until their page ends after all, and the
+position never moves: it tells the rows of this crawl from those of another one with its name.
 """
 
 from __future__ import annotations
@@ -61,8 +66,9 @@ class Store(ABC):
         """Write the items of `outcomes`, provisionally; inside the context the caller commits.
 
         The rows have left this process when the context begins, and it yields what `commit` must record with
-        them. When it ends, with an exception or without, they are cut off again unless that is recorded.
-        Processes that share the store wait for each other while the context is open.
+        them. When it ends, with an exception or without, they are cut off again unless that is recorded;
+        processes that share the store wait for each other while the context is open. (A store that
+        replaces rows does neither.)
         Raises StoreError for rows that do not fit and StoreUnavailable (disk full): nothing is written.
         """
 
