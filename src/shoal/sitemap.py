@@ -30,7 +30,7 @@ MAX_BYTES = 50 * 1024 * 1024
 MAX_ENTRIES = 200_000
 """As many URLs of one document as are read, doubles included: four times what sitemaps.org allows."""
 
-_MAX_TOKENS = 4_000_000  # more than are in MAX_BYTES of honest markup
+_MAX_TOKENS = 4_000_000  # tags, or lines: more than are in MAX_BYTES of anything honest
 _MAX_TEXT_LENGTH = 65_536  # of what makes up a value: all longer URLs would be dropped
 _MAX_DATE_LENGTH = 64
 _MAX_GZIP_LAYERS = 2  # one too many is a common mistake; there are files that unpack to themselves
@@ -64,7 +64,7 @@ _ATTRIBUTE = re.compile(r"""(?<!\S)([^\s=]++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')"
 _REFERENCE = re.compile(r"&(?:#[0-9]{1,9}|#[xX][0-9A-Fa-f]{1,8}|([A-Za-z_:][\w.:-]*+));")
 _PRIORITY = re.compile(r"0?\.[0-9]{1,30}|1\.0{1,30}|[01]")
 _ABSOLUTE = re.compile(r"https?://", re.IGNORECASE)
-_LINE = re.compile(r"(?<![^\r\n])[^\S\r\n]*+(https?://[^\r\n]*+)", re.IGNORECASE)
+_LINE = re.compile(r"[^\r\n]++")
 _MARKUP = re.compile(r"\s*+<")
 
 
@@ -115,7 +115,7 @@ def priority_of(value: float) -> int:
     So the 0.5 of sitemaps.org for pages that name none becomes 5, and only 0.9 and 1.0 become equal.
     Values outside are taken for the nearest inside.
     """
-    return min(max(int(value * 10), PRIORITIES[0]), PRIORITIES[-1])
+    return min(int(min(max(0.0, value), 1.0) * 10), PRIORITIES[-1])
 
 
 # --- bytes to text ------------------------------------------------------------------------------
@@ -191,8 +191,10 @@ def _listings(text: str, cut: bool) -> Iterator[_Listing]:
 
 
 def _in_lines(text: str) -> Iterator[_Listing]:
-    for line in _LINE.finditer(text):
-        yield _Listing("url", {"loc": [line[1].rstrip()]})
+    for line in islice(_LINE.finditer(text), _MAX_TOKENS):
+        href = line[0].strip()
+        if _ABSOLUTE.match(href):
+            yield _Listing("url", {"loc": [href]})
 
 
 def _in_markup(tokens: Iterator[re.Match[str]], outline: _Outline) -> Iterator[_Listing]:

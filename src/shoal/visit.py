@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import threading
 import time
 import traceback
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor, thread
+from concurrent.futures import Executor
 from functools import lru_cache
 
 from shoal import handle
@@ -214,7 +213,7 @@ def _traceback(error: BaseException) -> str:
     return "".join([*lines, *traceback.format_exception_only(error)])[-MOST_ERROR_CHARS:].rstrip()
 
 
-_MACHINERY = {__file__, handle.__file__, threading.__file__, thread.__file__}
+_MACHINERY = {__file__, handle.__file__}
 
 
 def _fields(outcome: Outcome) -> dict[str, object]:

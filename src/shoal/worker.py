@@ -12,12 +12,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from queue import SimpleQueue
-from threading import Thread
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -29,6 +27,7 @@ from shoal.liveness import reap_dead
 from shoal.model import Beat, Grant, Lease, Outcome
 from shoal.settle import settle
 from shoal.store.base import Store
+from shoal.threads import HandlerThreads
 from shoal.visit import Visitor
 
 LEASE_S = 60.0
@@ -64,7 +63,7 @@ class Worker:
 
     async def run(self) -> None:
         """Work. Raises FrontierError or StoreError if frontier or store cannot be used any more."""
-        handlers = _HandlerThreads(self._crawl.settings.concurrency)
+        handlers = HandlerThreads(self._crawl.settings.concurrency)
         async with Fetcher(fetch_settings(self._crawl)) as fetcher:
             self._visitor = Visitor(self._crawl, fetcher, handlers)
             try:
@@ -175,45 +174,6 @@ class Worker:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-
-
-class _HandlerThreads(Executor):
-    """Threads for handlers. Unlike those of ThreadPoolExecutor they never hold up the end of the process."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._threads = 0
-        self._waiting: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
-
-    def submit(self, work: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        future: Future[T] = Future()
-        self._waiting.put((future, partial(work, *args, **kwargs)))
-        if self._threads < self._most and not self._waiting.empty():
-            self._threads += 1
-            Thread(target=self._run, name="shoal-handler", daemon=True).start()
-        return future
-
-    def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:
-        """Let the threads end when they have nothing more to do. It never waits for them."""
-        for _ in range(self._threads):
-            self._waiting.put(None)
-
-    def _run(self) -> None:
-        while (task := self._waiting.get()) is not None:
-            future, work = task
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(work())
-                except StopIteration as error:  # which a future cannot carry
-                    future.set_exception(_raised_inside(RuntimeError("it raised StopIteration"), error))
-                except BaseException as error:
-                    future.set_exception(_raised_inside(error, error))
-
-
-def _raised_inside(error: BaseException, cause: BaseException) -> BaseException:
-    """The error with the traceback of its cause, from the handler on."""
-    here = cause.__traceback__
-    return error.with_traceback(here and here.tb_next)
 
 
 def fetch_settings(crawl: Crawl) -> FetchSettings:
