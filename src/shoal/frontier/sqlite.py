@@ -20,8 +20,16 @@ from shoal.frontier.base import Frontier, check_priority, worker_records
 from shoal.frontier.seen import SeenCache
 from shoal.frontier.snapshot import CrawlState, HostState, PageState, chunked
 from shoal.frontier.sqlite_file import connect, crawl_names, translated
+from shoal.frontier.sqlite_move import (
+    dump_crawl,
+    dumped_host,
+    dumped_page,
+    load_crawl,
+    load_hosts,
+    load_pages,
+)
 from shoal.frontier.sqlite_rows import HOST_COLUMNS, CrawlRow, HostRow
-from shoal.frontier.sqlite_step import Step, dumped_host, dumped_page, to_json
+from shoal.frontier.sqlite_step import Step, to_json
 from shoal.model import (
     Beat,
     Grant,
@@ -335,7 +343,7 @@ class SqliteFrontier(Frontier):
 
     def dump(self) -> tuple[CrawlState, Iterator[HostState], Iterator[PageState]]:
         with self._step() as step:
-            crawl = step.dump_crawl()
+            crawl = dump_crawl(step)
         return crawl, self._dump("hosts", dumped_host), self._dump("pages", dumped_page)
 
     def _dump(self, table: str, read: Callable[[sqlite3.Row], Dumped]) -> Iterator[Dumped]:
@@ -355,17 +363,17 @@ class SqliteFrontier(Frontier):
 
     def load(self, crawl: CrawlState, hosts: Iterable[HostState], pages: Iterable[PageState]) -> None:
         with self._step() as step:
-            step.load_crawl(crawl)
+            load_crawl(step, crawl)
             self._db.execute(
                 "UPDATE crawls SET limits = ?, description = ? WHERE id = ?",
                 (to_json(crawl.limits), to_json(crawl.description), self._id),
             )
         for some_hosts in chunked(hosts, CHUNK):
             with self._step() as step:
-                step.load_hosts(some_hosts)
+                load_hosts(step, some_hosts)
         for some_pages in chunked(pages, CHUNK):
             with self._step() as step:
-                step.load_pages(some_pages)
+                load_pages(step, some_pages)
         if not crawl.paused:
             self.resume()
 

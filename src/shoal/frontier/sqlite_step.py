@@ -17,7 +17,6 @@ import msgspec
 from shoal.errors import FrontierError
 from shoal.frontier.base import check_priority
 from shoal.frontier.seen import SeenCache
-from shoal.frontier.snapshot import CrawlState, HostState, PageState
 from shoal.frontier.sqlite_rows import (
     CRAWL_COLUMNS,
     HOST_COLUMNS,
@@ -31,26 +30,6 @@ from shoal.urls import fingerprint, host_key
 
 CHUNK = 500  # values in one IN (...)
 AGE_S = 60  # queued links are counted by the minute in which they were found
-
-PAGE_COLUMNS = (
-    "crawl",
-    "fingerprint",
-    "host",
-    "url",
-    "state",
-    "priority",
-    "fresh",
-    "depth",
-    "attempts",
-    "losses",
-    "not_before",
-    "extra",
-    "added_at",
-    "finished_at",
-    "status",
-    "reason",
-    "error",
-)
 
 _Row = tuple[Any, ...]
 _HOST = ", ".join(HOST_COLUMNS)
@@ -181,7 +160,7 @@ class Step:
         ).fetchone()
         host.head = -1 if row is None else row[0]
 
-    def _queue(
+    def queue(
         self,
         host: HostRow,
         priority: int,
@@ -219,10 +198,10 @@ class Step:
         )
         return len(new)
 
-    def _known(self, marks: Sequence[int]) -> set[int]:
+    def _known(self, fingerprints: Sequence[int]) -> set[int]:
         known: set[int] = set()
-        for chunk in _chunks(marks):
-            query = f"SELECT fingerprint FROM pages WHERE crawl = ? AND fingerprint IN ({_marks(chunk)})"
+        for chunk in _chunks(fingerprints):
+            query = f"SELECT fingerprint FROM pages WHERE crawl = ? AND fingerprint IN ({marks(chunk)})"
             known.update(row[0] for row in self.db.execute(query, (self.id, *chunk)))
         return known
 
@@ -231,9 +210,9 @@ class Step:
         name = host_key(link.url)
         host = hosts.get(name) or hosts.setdefault(name, self.host_named(name))
         delayed = link.delay_s > 0
-        self._queue(host, link.priority, self.now, delayed=delayed)
+        self.queue(host, link.priority, self.now, delayed=delayed)
         not_before = self.now + link.delay_s if delayed else None
-        extra = _extra(link)
+        extra = pack_extra(link)
         return (
             self.id,
             mark,
@@ -325,7 +304,7 @@ class Step:
         return Lease(
             token=self.crawl.next_token(),
             fingerprint=mark,
-            link=_link(url, priority, depth, extra),
+            link=read_link(url, priority, depth, extra),
             host=host.host,
             attempt=attempts + 1,
         )
@@ -360,7 +339,7 @@ class Step:
         for chunk in _chunks(list(tokens)):
             query = f"""
                 SELECT token, page, host, added_at FROM leases
-                WHERE crawl = ? AND token IN ({_marks(chunk)})
+                WHERE crawl = ? AND token IN ({marks(chunk)})
             """
             held.update((row[0], Held(*row[1:])) for row in self.db.execute(query, (self.id, *chunk)))
         return held
@@ -383,7 +362,7 @@ class Step:
             ).fetchone()
             host = self._host(host_id)
             host.started(self.now)
-            self._queue(host, priority, added_at, retrying=attempts > 0)
+            self.queue(host, priority, added_at, retrying=attempts > 0)
 
     def take_back(self, which: str, value: object) -> int:
         """The leases of `which` are lost: queue their pages again, but not for ever."""
@@ -439,7 +418,7 @@ class Step:
         again = outcome.state == "queued"
         delayed = again and outcome.retry_s > 0
         if again:
-            self._queue(host, lease.link.priority, held.added_at, delayed=delayed, retrying=True)
+            self.queue(host, lease.link.priority, held.added_at, delayed=delayed, retrying=True)
         else:
             self.crawl.count(outcome.state, 1)
             host.done += outcome.state == "done"
@@ -481,7 +460,7 @@ class Step:
         )
         self.crawl.dead -= len(pages)
         for _, host_id, priority, added_at in pages:
-            self._queue(self._host(host_id), priority, added_at)
+            self.queue(self._host(host_id), priority, added_at)
 
     def forget(self, mark: int) -> bool:
         row = self.db.execute(
@@ -520,122 +499,21 @@ class Step:
         self._find_head(self._host(host_id))
         return True
 
-    # --- moving to another back end -----------------------------------------------------------
-
-    def dump_crawl(self) -> CrawlState:
-        (description,) = self.db.execute("SELECT description FROM crawls WHERE id = ?", (self.id,)).fetchone()
-        positions = self.db.execute("SELECT store, length FROM positions WHERE crawl = ?", (self.id,))
-        return CrawlState(
-            description=msgspec.json.decode(description),
-            limits=self.limits,
-            paused=bool(self.crawl.paused),
-            positions=dict(positions.fetchall()),
-            items=self.crawl.items,
-            size_bytes=self.crawl.size_bytes,
-            fetches=self.crawl.fetches,
-            losses=self.crawl.losses,
-        )
-
-    def load_crawl(self, crawl: CrawlState) -> None:
-        self.limits = crawl.limits
-        self.crawl.paused = 1
-        self.crawl.items = crawl.items
-        self.crawl.size_bytes = crawl.size_bytes
-        self.crawl.fetches = crawl.fetches
-        self.crawl.losses = crawl.losses
-        for store, length in crawl.positions.items():
-            self.record_position(store, length)
-
-    def load_hosts(self, hosts: Iterable[HostState]) -> None:
-        for state in hosts:
-            host = self.host_named(state.host)
-            host.done = state.done
-            host.known = int(state.known)
-            host.crawl_delay_s = state.crawl_delay_s
-            host.started_at = state.started_at
-            host.paused_until = state.paused_until
-            host.latency_s = state.latency_s
-
-    def load_pages(self, pages: Iterable[PageState]) -> None:
-        self.db.executemany(
-            f"INSERT INTO pages ({', '.join(PAGE_COLUMNS)}) VALUES ({_marks(PAGE_COLUMNS)})",
-            [self._loaded_page(page) for page in pages],
-        )
-
-    def _loaded_page(self, page: PageState) -> _Row:
-        link = page.link or Link(url="")
-        host = self.host_named(host_key(link.url)) if page.link else None
-        if page.state == "queued" and host is not None:
-            delayed, retrying = page.not_before is not None, page.attempts > 0
-            self._queue(host, link.priority, page.added_at, delayed=delayed, retrying=retrying)
-        else:
-            self.crawl.count(page.state, 1)
-        return (
-            self.id,
-            page.fingerprint,
-            0 if host is None else host.id,
-            link.url,
-            page.state,
-            link.priority,
-            int(page.fresh),
-            link.depth,
-            page.attempts,
-            page.losses,
-            page.not_before,
-            _extra(link),
-            page.added_at,
-            page.finished_at,
-            page.status,
-            page.reason,
-            page.error,
-        )
-
-
-def dumped_host(row: sqlite3.Row) -> HostState:
-    """A row of hosts."""
-    return HostState(
-        host=row["host"],
-        done=row["done"],
-        known=bool(row["known"]),
-        crawl_delay_s=row["crawl_delay_s"],
-        started_at=row["started_at"],
-        paused_until=row["paused_until"],
-        latency_s=row["latency_s"],
-    )
-
-
-def dumped_page(row: sqlite3.Row) -> PageState:
-    """A row of pages."""
-    link = _link(row["url"], row["priority"], row["depth"], row["extra"]) if row["url"] else None
-    return PageState(
-        fingerprint=row["fingerprint"],
-        state="queued" if row["state"] == "leased" else row["state"],
-        link=link,
-        fresh=bool(row["fresh"]),
-        attempts=row["attempts"],
-        losses=row["losses"],
-        not_before=row["not_before"],
-        added_at=row["added_at"],
-        finished_at=row["finished_at"],
-        status=row["status"],
-        reason=row["reason"],
-        error=row["error"],
-    )
-
 
 def to_json(value: object) -> str:
     """As text, for a column."""
     return msgspec.json.encode(value).decode()
 
 
-def _extra(link: Link) -> str | None:
+def pack_extra(link: Link) -> str | None:
     """What few links have."""
     if not (link.key or link.via or link.meta):
         return None
     return to_json({"key": link.key, "via": link.via, "cookie": link.cookie, "meta": link.meta})
 
 
-def _link(url: str, priority: int, depth: int, extra: str | None) -> Link:
+def read_link(url: str, priority: int, depth: int, extra: str | None) -> Link:
+    """The link of a row of pages."""
     more = {} if extra is None else msgspec.json.decode(extra)
     return Link(
         url=url,
@@ -653,5 +531,6 @@ def _chunks(values: Sequence[int]) -> Iterator[Sequence[int]]:
         yield values[start : start + CHUNK]
 
 
-def _marks(values: Sequence[object]) -> str:
+def marks(values: Sequence[object]) -> str:
+    """As many question marks."""
     return ", ".join("?" * len(values))

@@ -218,12 +218,18 @@ def _parameters(target: str) -> dict[str, str]:
         make_conninfo(" ".join(f"{name}=''" for name in parameters.keys() - _OWN_PARAMETERS))
     except psycopg.ProgrammingError:
         raise ConfigError(_WRONG_URL) from None
-    if "@" in parameters.get("dbname", "") or not re.fullmatch(r"[\d,]*", parameters.get("port", "")):
-        raise ConfigError(_WRONG_URL)  # there was a "/" in the password
+    host, port, database = _place(parameters)
+    if "@" in host + database or not re.fullmatch(r"[\d,]*", port):
+        raise ConfigError(_WRONG_URL)  # a password with "@" or "/" in it went on elsewhere
     return parameters
 
 
 def _shown(parameters: Mapping[str, str]) -> str:
     """The database, for people: without user, password and options."""
-    host, port, database = (parameters.get(name, "") for name in ("host", "port", "dbname"))
+    host, port, database = _place(parameters)
     return f"postgresql://{host}{port and ':'}{port}/{database}"
+
+
+def _place(parameters: Mapping[str, str]) -> tuple[str, str, str]:
+    """Host, port and database, as far as they are given."""
+    return parameters.get("host", ""), parameters.get("port", ""), parameters.get("dbname", "")

@@ -1,0 +1,143 @@
+"""A crawl out of a state file and into one: the two sides of `shoal migrate`."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from shoal.frontier.snapshot import CrawlState, HostState, PageState
+from shoal.frontier.sqlite_step import Step, marks, pack_extra, read_link
+from shoal.model import Link
+from shoal.urls import host_key
+
+_PAGE = (
+    "crawl",
+    "fingerprint",
+    "host",
+    "url",
+    "state",
+    "priority",
+    "fresh",
+    "depth",
+    "attempts",
+    "losses",
+    "not_before",
+    "extra",
+    "added_at",
+    "finished_at",
+    "status",
+    "reason",
+    "error",
+)
+
+
+def dump_crawl(step: Step) -> CrawlState:
+    """The row of the crawl."""
+    (description,) = step.db.execute("SELECT description FROM crawls WHERE id = ?", (step.id,)).fetchone()
+    positions = step.db.execute("SELECT store, length FROM positions WHERE crawl = ?", (step.id,))
+    return CrawlState(
+        description=msgspec.json.decode(description),
+        limits=step.limits,
+        paused=bool(step.crawl.paused),
+        positions=dict(positions.fetchall()),
+        items=step.crawl.items,
+        size_bytes=step.crawl.size_bytes,
+        fetches=step.crawl.fetches,
+        losses=step.crawl.losses,
+    )
+
+
+def load_crawl(step: Step, crawl: CrawlState) -> None:
+    """Make the crawl as it was, but paused."""
+    step.limits = crawl.limits
+    step.crawl.paused = 1
+    step.crawl.items = crawl.items
+    step.crawl.size_bytes = crawl.size_bytes
+    step.crawl.fetches = crawl.fetches
+    step.crawl.losses = crawl.losses
+    for store, length in crawl.positions.items():
+        step.record_position(store, length)
+
+
+def load_hosts(step: Step, hosts: Iterable[HostState]) -> None:
+    """Make these hosts."""
+    for state in hosts:
+        host = step.host_named(state.host)
+        host.done = state.done
+        host.known = int(state.known)
+        host.crawl_delay_s = state.crawl_delay_s
+        host.started_at = state.started_at
+        host.paused_until = state.paused_until
+        host.latency_s = state.latency_s
+
+
+def load_pages(step: Step, pages: Iterable[PageState]) -> None:
+    """Make these pages, and queue those that are queued."""
+    step.db.executemany(
+        f"INSERT INTO pages ({', '.join(_PAGE)}) VALUES ({marks(_PAGE)})",
+        [_loaded_page(step, page) for page in pages],
+    )
+
+
+def _loaded_page(step: Step, page: PageState) -> tuple[Any, ...]:
+    link = page.link or Link(url="")
+    host = step.host_named(host_key(link.url)) if page.link else None
+    if page.state == "queued" and host is not None:
+        delayed, retrying = page.not_before is not None, page.attempts > 0
+        step.queue(host, link.priority, page.added_at, delayed=delayed, retrying=retrying)
+    else:
+        step.crawl.count(page.state, 1)
+    return (
+        step.id,
+        page.fingerprint,
+        0 if host is None else host.id,
+        link.url,
+        page.state,
+        link.priority,
+        int(page.fresh),
+        link.depth,
+        page.attempts,
+        page.losses,
+        page.not_before,
+        pack_extra(link),
+        page.added_at,
+        page.finished_at,
+        page.status,
+        page.reason,
+        page.error,
+    )
+
+
+def dumped_host(row: sqlite3.Row) -> HostState:
+    """A row of hosts."""
+    return HostState(
+        host=row["host"],
+        done=row["done"],
+        known=bool(row["known"]),
+        crawl_delay_s=row["crawl_delay_s"],
+        started_at=row["started_at"],
+        paused_until=row["paused_until"],
+        latency_s=row["latency_s"],
+    )
+
+
+def dumped_page(row: sqlite3.Row) -> PageState:
+    """A row of pages."""
+    link = read_link(row["url"], row["priority"], row["depth"], row["extra"]) if row["url"] else None
+    return PageState(
+        fingerprint=row["fingerprint"],
+        state="queued" if row["state"] == "leased" else row["state"],
+        link=link,
+        fresh=bool(row["fresh"]),
+        attempts=row["attempts"],
+        losses=row["losses"],
+        not_before=row["not_before"],
+        added_at=row["added_at"],
+        finished_at=row["finished_at"],
+        status=row["status"],
+        reason=row["reason"],
+        error=row["error"],
+    )
