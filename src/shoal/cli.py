@@ -175,6 +175,11 @@ crawl_options = _options(
     click.option("--proxy", metavar="URL", help="Fetch through this HTTP proxy."),
     click.option("--ignore-robots", is_flag=True, help="Do not read robots.txt."),
     click.option("--obey-nofollow", is_flag=True, default=None, help="Ignore links marked nofollow."),
+    click.option("--obey-noindex", is_flag=True, default=None, help="No rows of pages marked noindex."),
+    click.option(
+        "--obey-canonical", is_flag=True, default=None, help="Fetch a page's rel=canonical instead of it."
+    ),
+    click.option("--iframes", "follow_iframes", is_flag=True, default=None, help="Follow frames too."),
     click.option("--sort-query", is_flag=True, default=None, help="?b=1&a=2 is the same page as ?a=2&b=1."),
     click.option("--drop-tracking", is_flag=True, help="Drop utm_* and the like from URLs."),
     click.option(

@@ -77,6 +77,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A robots.txt that asks for a longer Crawl-delay gets this one."""
     obey_nofollow: bool = False
     """Ignore links marked rel=nofollow, and all links of pages marked so."""
+    obey_noindex: bool = False
+    """Store no rows of pages whose meta robots or X-Robots-Tag says noindex."""
+    obey_canonical: bool = False
+    """Leave a page that names another one as its rel=canonical unread, and follow that one instead."""
     follow_iframes: bool = False
     """Follow the addresses of frames too."""
     sort_query: bool = False

@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from functools import lru_cache
 
+from msgspec.structs import replace
+
 from shoal import handle
 from shoal.crawl import Crawl
 from shoal.fetch import Fetcher
@@ -24,6 +26,8 @@ from shoal.urls import Wildcard, normalize, path_query
 REDIRECTED = "redirect"
 REDIRECTED_AWAY = "redirect out of scope"
 BY_ROBOTS = "robots.txt"
+CANONICAL = "canonical elsewhere"
+NOINDEX = "noindex"
 MOST_ERROR_CHARS = 4_000  # of a traceback, kept with the dead letter
 
 log = logging.getLogger("shoal.visit")
@@ -126,6 +130,8 @@ class Visitor:
         )
         if not self._readable(page.content_type):
             return attempt.skip(f"content type {page.content_type}")
+        if self._settings.obey_canonical and page.canonical not in {None, page.url}:
+            return self._canonical(page, attempt)
         try:
             results = await handle.run(self._crawl.handler(page.url), page, self._in_thread)
             items, links = self._sorter.sort(results, page)
@@ -133,7 +139,14 @@ class Visitor:
             log.warning("the handler of %s raised %s: %s", page.url, type(error).__name__, error)
             reason = f"handler raised {type(error).__name__}"
             return attempt.end(self._again(reason, attempt.lease), _traceback(error))
+        if self._settings.obey_noindex and "noindex" in page.robots_directives:
+            return attempt.done(NOINDEX, links=links)
         return attempt.done(items=items, links=links)
+
+    def _canonical(self, page: Page, attempt: _Attempt) -> Outcome:
+        link, url = attempt.lease.link, page.canonical or ""
+        links = () if self._scope.reason(url) else (replace(link, url=url, key="", via=()),)
+        return attempt.done(CANONICAL, f"is {url}", links=links)
 
     def _in_thread(self, work: Callable[[], list[object]]) -> Awaitable[list[object]]:
         return asyncio.get_running_loop().run_in_executor(self._threads, work)
