@@ -31,7 +31,6 @@ MAX_ENTRIES = 200_000
 """As many URLs of one document as are read, doubles included: four times what sitemaps.org allows."""
 
 _MAX_TOKENS = 4_000_000  # tags, or lines: more than are in MAX_BYTES of anything honest
-_MAX_TEXT_LENGTH = 65_536  # of what makes up a value: all longer URLs would be dropped
 _MAX_DATE_LENGTH = 64
 _MAX_GZIP_LAYERS = 2  # one too many is a common mistake; there are files that unpack to themselves
 _STEP_BYTES = 65_536
@@ -164,7 +163,7 @@ class _Listing(Struct):
         """Where it leads. Several links of one item lead to forms of the same page: the first will do."""
         hrefs = self.fields.get("loc") or self.fields.get("link", [])[:1]
         named = self.fields.get("guid") or self.fields.get(_OWN_TEXT) or []
-        return hrefs or [text for text in named[:1] if _ABSOLUTE.match(text)]
+        return hrefs or [text for text in named if _ABSOLUTE.match(text)]
 
     @property
     def lastmod(self) -> str | None:
@@ -291,11 +290,7 @@ def _href(attributes: str) -> str:
 
 def _resolved(text: str) -> str:
     """Text with its references resolved: those of XML and HTML. An ampersand that starts none is one."""
-    if "&" not in text:
-        return text
-    if len(text) > _MAX_TEXT_LENGTH:
-        return _HOLE
-    return _REFERENCE.sub(_referenced, text)
+    return _REFERENCE.sub(_referenced, text) if "&" in text else text
 
 
 def _referenced(reference: re.Match[str]) -> str:
