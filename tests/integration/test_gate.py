@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.servers import ScriptedServer, page
+
 from shoal.fetch import Fetcher, FetchSettings
 from shoal.gate import Gate
 from shoal.model import Failure
 from shoal.policy import Retries
 from shoal.robots import MAX_BYTES
-from tests.servers import ScriptedServer, page
 
 
 def read(server, path="/page"):
