@@ -3,9 +3,43 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("default", deadline=None)  # machines are shared and noisy
 settings.register_profile("thorough", deadline=None, max_examples=2_000, stateful_step_count=100)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[object]:
+    """A PostgreSQL server (`services.PostgresServer`). Make what you need in it, and take it away again."""
+    from services import PostgresServer
+
+    with _running(PostgresServer) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[object]:
+    """A server of Redis or Valkey (`services.RedisServer`), shared too: use keys of your own."""
+    from services import RedisServer
+
+    with _running(RedisServer) as server:
+        yield server
+
+
+@contextmanager
+def _running(service: Callable[[], object]) -> Iterator[object]:
+    """A service; where it is missing, CI fails and others skip the test."""
+    from services import ServiceMissing
+
+    try:
+        server = service()
+    except ServiceMissing as missing:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(str(missing))
+    with server:
+        yield server

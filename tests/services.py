@@ -21,6 +21,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
+from urllib.parse import quote
 
 import psutil
 import psycopg
@@ -38,7 +39,7 @@ class Server:
     """One server process, which can be killed and started again on the same port and data."""
 
     def __init__(self) -> None:
-        self.port = _free_port()
+        self.port = free_port()
         self.folder = Path(tempfile.mkdtemp(prefix=f"{type(self).__name__}-"))
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -76,10 +77,10 @@ class Server:
         while any(map(_is_alive, processes)):
             time.sleep(0.001)
 
-    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """End it in good order; SIGINT does not wait for clients."""
+    def stop(self) -> None:
+        """End it in good order, without waiting for clients."""
         if self._process is not None:
-            self._process.send_signal(how)
+            self._process.send_signal(signal.SIGINT)
             self._reap()
 
     def restart(self) -> None:
@@ -119,7 +120,12 @@ class PostgresServer(Server):
     @property
     def url(self) -> str:
         """Of the database "postgres", with user and password."""
-        return f"postgresql://{self.USER}:not%2Fso%3Asecret%40all@127.0.0.1:{self.port}/postgres"
+        return self.url_for()
+
+    def url_for(self, user: str = USER, password: str = PASSWORD, database: str = "postgres") -> str:
+        """The URL with other parts."""
+        who = f"{quote(user, safe='')}:{quote(password, safe='')}"
+        return f"postgresql://{who}@127.0.0.1:{self.port}/{quote(database, safe='')}"
 
     def connect(self) -> psycopg.Connection:
         """A new connection that commits each statement."""
@@ -192,7 +198,8 @@ class RedisServer(Server):
         return False
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 

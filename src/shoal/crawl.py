@@ -258,7 +258,8 @@ def check_url(text: str) -> str:
     if url is not None:
         return url
     guess = f"http://{text}"
-    if "://" not in text and ("." in text or text.startswith("localhost")) and normalize(guess):
+    is_host = "." in text or text.startswith("localhost")
+    if is_host and "://" not in text and "@" not in text and normalize(guess):
         raise ConfigError(f"not an http(s) URL: '{text}'; did you mean {guess} ?")
     raise ConfigError(f"not an http(s) URL: '{text}'; write it like http://example.com/")
 

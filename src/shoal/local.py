@@ -26,6 +26,7 @@ from shoal.errors import ConfigError, FrontierUnavailable, ShoalError
 from shoal.frontier import Frontier, open_frontier
 from shoal.liveness import reap_dead, worker_name
 from shoal.model import Stats
+from shoal.place import shown
 from shoal.store import open_store
 from shoal.store.base import Store
 from shoal.worker import Worker
@@ -100,7 +101,8 @@ def prepare(job: Job) -> Stats:
 
 def _fixed(job: Job) -> dict[str, object]:
     """What must be the same whenever the crawl is resumed."""
-    return {**job.fixed, **job.crawl.identity(), "output": job.output}
+    output = None if job.output is None else shown(job.output)
+    return {**job.fixed, **job.crawl.identity(), "output": output}
 
 
 def _check_same(job: Job, before: Mapping[str, object]) -> None:

@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
@@ -17,6 +16,7 @@ from shoal.frontier import Frontier
 from shoal.local import Job
 from shoal.log import visible
 from shoal.model import Item, PageRecord, Stats, WorkerRecord
+from shoal.place import shown as place_shown
 from shoal.produce import Producer
 from shoal.progress import clock, counters, size
 from shoal.scope import Scope
@@ -106,11 +106,8 @@ class Speaker:
 
 
 def shown(place: str) -> str:
-    """A frontier or a store, without its secrets."""
-    if "://" not in place:
-        return place.removeprefix("sqlite:")
-    parts = urlsplit(place)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
+    """A frontier or a store by its name."""
+    return place_shown(place).removeprefix("sqlite:")
 
 
 def option(frontier: str) -> str:

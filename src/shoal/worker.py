@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -34,7 +36,7 @@ LEASE_S = 60.0
 TEND_S = 5.0  # leases are extended, and the worker says that it is alive
 LINGER_S = 0.01  # a finished page waits this long for others, so that one transaction serves many
 GRACE_S = 1.0  # what a stopped worker has begun may take this long
-TROUBLE_S = 2.0  # between two tries while the frontier or the store cannot be written
+TROUBLE_S = 2.0  # at most, between two tries while the frontier or the store cannot be written
 
 T = TypeVar("T")
 log = logging.getLogger("shoal.worker")
@@ -93,20 +95,20 @@ class Worker:
 
     async def _turn(self) -> Grant:
         """Store and commit what is finished, then lease what there is room for; wait out any trouble."""
-        while True:
+        for pause_s in _pauses():
             finished = self._finished[:]
             try:
                 grant, lost = await self._in_thread(partial(self._settle_and_lease, finished))
             except (FrontierUnavailable, StoreUnavailable) as error:
                 log.error("%s; nothing is lost, trying again every %g s", error, TROUBLE_S)
-                await self._pause(TROUBLE_S, self._stopping)
+                await self._pause(pause_s, self._stopping)
                 if self._stopping.is_set():
-                    return Grant(leases=(), again_s=None, finished=False)
+                    break
             else:
-                del self._finished[: len(finished)]
                 for token in lost & self._fetching.keys():
                     self._fetching.pop(token).cancel()
                 return grant
+        return Grant(leases=(), again_s=None, finished=False)
 
     def _settle_and_lease(self, finished: list[tuple[float, Outcome]]) -> tuple[Grant, frozenset[int]]:
         now = time.monotonic()
@@ -115,6 +117,7 @@ class Worker:
             self._store,
             [replace(outcome, age_s=outcome.age_s + now - ended_at) for ended_at, outcome in finished],
         )
+        del self._finished[: len(finished)]  # whatever goes wrong from here on, these are committed
         lost = self._tend(now) if now - self._tended_at >= TEND_S else frozenset()
         return self._frontier.lease(self._room(), LEASE_S, worker=self._name), lost
 
@@ -174,6 +177,12 @@ class Worker:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _pauses() -> Iterator[float]:
+    """Between two tries: longer and longer, and not the same for all workers."""
+    for tries in count():
+        yield min(TROUBLE_S, 0.1 * 2 ** min(tries, 10)) * random.uniform(0.5, 1.0)
 
 
 def fetch_settings(crawl: Crawl) -> FetchSettings:

@@ -1111,6 +1111,17 @@ def test_limits_raised_take_effect_on_the_next_lease(frontier):
     assert len(lease(frontier)) == 2
 
 
+@pytest.mark.parametrize("limits", [Limits(max_pages=1), Limits(max_pages_per_host=1)])
+def test_limits_lowered_may_finish_the_crawl_and_raised_reopen_it(frontier, limits):
+    """What is queued may not be leased then."""
+    fetch(frontier, A)
+    add(frontier, A + "1")
+    frontier.configure(limits)
+    assert finished(frontier)
+    frontier.configure(Limits())
+    assert leased_urls(frontier) == [A + "1"]
+
+
 def test_a_delay_raised_or_lowered_counts_from_the_last_start(frontier):
     """Not from the moment of the change."""
     fetch(frontier, A)

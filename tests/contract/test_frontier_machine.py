@@ -34,7 +34,7 @@ COMMON = {
     "report_multiple_bugs": False,
 }
 PROFILES = {
-    "quick": settings(max_examples=25, stateful_step_count=40, **COMMON),
+    "quick": settings(max_examples=40, stateful_step_count=40, **COMMON),
     "thorough": settings(max_examples=3000, stateful_step_count=80, **COMMON),
 }
 PROFILE = PROFILES[os.environ.get("HYPOTHESIS_PROFILE", "quick")]

@@ -153,7 +153,8 @@ def test_workers_killed_at_any_moment_lose_nothing_and_double_nothing(url, tmp_p
         stats = frontier.stats()
         assert (stats.finished, stats.done, stats.fetches) == (True, pages, pages)
         assert_nothing_lost(frontier, [(each, "") for each in urls])
-        assert_items_once(frontier, [(each, 0) for each in urls])
+        if frontier.keeps_items:
+            assert_items_once(frontier, [(each, 0) for each in urls])
     assert len({token for _, _, token, _ in fetched}) == len({each for each, *_ in fetched}) == len(fetched)
     assert_gaps([(host, started) for _, host, _, started in fetched], limits.delay_s - 0.0001)
 
@@ -176,7 +177,8 @@ def test_the_leases_of_a_killed_process_come_back_by_themselves(url):
             assert len(list(drain(frontier, "alive"))) == 3
         assert time.monotonic() - begun < LONG_S / 3
         assert frontier.stats().losses == 3
-        assert_items_once(frontier, [(page_url(number), 0) for number in range(3)])
+        if frontier.keeps_items:
+            assert_items_once(frontier, [(page_url(number), 0) for number in range(3)])
 
 
 def lease_stop_and_commit(pipe, url):
@@ -197,7 +199,8 @@ def test_a_process_that_was_stopped_too_long_cannot_commit(url):
             assert len(list(drain(frontier, "alive"))) == 1
             os.kill(process.pid, signal.SIGCONT)
             assert pipe.recv() == {token}
-        assert_items_once(frontier, [(page_url(0), 0)])
+        if frontier.keeps_items:
+            assert_items_once(frontier, [(page_url(0), 0)])
 
 
 # --- several processes at once --------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 import resource
 import signal
@@ -30,6 +29,7 @@ from shoal.store import open_store
 from shoal.store.base import Store
 from shoal.store.csv import CsvStore
 
+
 @pytest.fixture(params=[*TARGETS, "postgresql"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """An empty place for each kind of store."""
@@ -47,7 +47,7 @@ def place_of(kind: str) -> pytest.MarkDecorator:
 
 
 only_cutting = pytest.mark.parametrize("place", TARGETS, indirect=True)
-"""Rows that nobody has committed are cut off. A store that replaces rows is tested in test_postgres_store.py."""
+"""Rows that nobody has committed are cut off. For those that are replaced see test_postgres_store.py."""
 
 only_files = pytest.mark.parametrize("place", ["jsonl", "csv"], indirect=True)
 

@@ -55,7 +55,7 @@ OPTIONS = {
     ),
     "bad glob": ([URL, "--allow", "news/*"], r"pattern 'news/\*' can match no URL: start it with '/'"),
     "glob of a fragment": ([URL, "--deny", "/a#b"], r"pattern '/a#b' can match no URL"),
-    "unknown kind of output": ([URL, "-o", "rows.xml"], r"'rows\.xml': name it FILE\.jsonl, .* or sqlite"),
+    "unknown kind of output": ([URL, "-o", "rows.xml"], r"'rows\.xml': name it FILE\.jsonl, .* sqlite:FILE"),
     "a file where a folder should be": (
         [URL, "-o", "/dev/null/rows.csv"],
         r"no folder .*/dev/null/rows\.csv",
@@ -72,7 +72,6 @@ def test_a_bad_option_of_crawl_is_refused(shoal: Shell, case: str) -> None:
 
 OTHERS = {
     "unknown command": (["crwal"], r"No such command 'crwal'"),
-    "redrive what": (["redrive"], r"which dead letters\? Give URLs, --host, --reason or --all"),
     "dead limit": (["dead", "--limit", "0"], r"'--limit': 0 is not in the range x>=1"),
     "why what": (["why"], r"Missing argument 'URL'"),
     "format": (["export", "--format", "xlsx"], r"'xlsx' is not one of 'jsonl', 'csv'"),
@@ -97,6 +96,13 @@ def test_a_bad_option_of_another_command_is_refused(shoal: Shell, case: str) -> 
     """The line names what is missing or wrong."""
     args, message = OTHERS[case]
     assert re.search(message, shoal.refused(*args))
+
+
+def test_redrive_has_to_be_told_what(shoal: Shell, site: Site) -> None:
+    """It queues nothing by accident."""
+    shoal("crawl", site.url, "-q")
+    ended = shoal("redrive", code=2)
+    assert ended.err == "shoal: which dead letters? Give URLs, --host, --reason or --all\n"
 
 
 def test_the_command_alone_shows_its_help(shoal: Shell) -> None:

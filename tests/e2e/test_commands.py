@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import signal
 import subprocess
 import sys
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import brotli
 import pytest
+from backports import zstd
 from tests.e2e.shell import PATIENCE_S, Shell
 from tests.servers import RESET, Pause, Reply, Request, ScriptedServer, Step, page, reply
 from tests.site import Site, row
@@ -328,6 +332,46 @@ def test_links_marked_nofollow_may_be_left(shoal: Shell) -> None:
         assert _fetched(server) == {"/", "/b"}
 
 
+def test_pages_marked_noindex_may_give_no_rows(shoal: Shell) -> None:
+    """--obey-noindex, whether the page or a header says so; their links are followed."""
+    pages = {
+        "/": page(b'<meta name=robots content="NOINDEX"><title>A</title><a href=/b>b</a>'),
+        "/b": page(b"<title>B</title><a href=/c>c</a>", "200 OK", "X-Robots-Tag: noindex"),
+        "/c": page(b"<title>C</title>"),
+    }
+    with ScriptedServer(pages) as server:
+        shoal("crawl", server.url(), "--state", "a.shoal")
+        shoal("crawl", server.url(), "--state", "b.shoal", "--obey-noindex")
+    assert [found["title"] for found in shoal.rows("--state", "a.shoal")] == ["A", "B", "C"]
+    assert [found["title"] for found in shoal.rows("--state", "b.shoal")] == ["C"]
+
+
+def test_a_canonical_page_may_take_the_place_of_others(shoal: Shell) -> None:
+    """--obey-canonical: one row for all pages that name it; by default each has its own."""
+    body = (
+        b'<link rel=canonical href="/item"><title>T</title><a href="/item?a=1">1</a><a href="/item?a=2">2</a>'
+    )
+    with ScriptedServer(lambda request: page(body)) as server:
+        shoal("crawl", server.url("/item?a=1"), "--state", "a.shoal")
+        shoal("crawl", server.url("/item?a=1"), "--state", "b.shoal", "--obey-canonical")
+        urls = {
+            name: sorted(found["url"] for found in shoal.rows("--state", f"{name}.shoal")) for name in "ab"
+        }
+        assert urls == {
+            "a": [server.url("/item?a=1"), server.url("/item?a=2")],
+            "b": [server.url("/item")],
+        }
+
+
+def test_frames_may_be_followed(shoal: Shell) -> None:
+    """--iframes."""
+    with ScriptedServer(lambda request: page(b"<iframe src=/frame></iframe>")) as server:
+        shoal("crawl", server.url(), "--state", "a.shoal")
+        assert _fetched(server) == {"/"}
+        shoal("crawl", server.url(), "--state", "b.shoal", "--iframes")
+        assert _fetched(server) == {"/", "/frame"}
+
+
 # --- what is sent ---------------------------------------------------------------------------
 
 
@@ -404,6 +448,47 @@ def test_protocol_faults_have_clear_reasons(shoal: Shell) -> None:
         server.url("/teapot"): "HTTP 418",
         server.url("/away"): "redirect to an invalid URL",
     }
+
+
+def test_a_certificate_that_is_not_valid_is_refused(shoal: Shell) -> None:
+    """Unless a scraper says otherwise."""
+    with ScriptedServer({"/": page(b"<title>Safe</title>")}, tls=True) as server:
+        ended = shoal("crawl", server.url(), code=1)
+        assert f"the seed {server.url()} could not be fetched: TLS certificate" in ended.err
+        assert [letter["attempts"] for letter in shoal("dead", "--json").objects] == [1]
+        shoal.write(
+            "trust.py",
+            f"""
+            import shoal
+
+            crawl = shoal.Crawl("trust", seeds=["{server.url()}"], verify_tls=False)
+
+            @crawl.page()
+            def row(page):
+                return {{"title": page.title}}
+            """,
+        )
+        shoal("run", "trust.py")
+        assert shoal.rows("--state", "trust.shoal") == [{"title": "Safe"}]
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br", "zstd", "deflate"])
+def test_compressed_pages_are_read(shoal: Shell, coding: str) -> None:
+    """The codings that were asked for; a body that grows beyond the limit is a dead letter."""
+    text = b"<title>Pressed</title>" + b"x" * 1000
+    packed = {"gzip": gzip.compress, "br": brotli.compress, "zstd": zstd.compress, "deflate": zlib.compress}[
+        coding
+    ]
+
+    def answer(request: Request) -> Reply:
+        assert coding in request.headers["accept-encoding"]
+        body = packed(bytes(11_000_000)) if request.target == "/bomb" else packed(text)
+        return page(body, "200 OK", f"Content-Encoding: {coding}")
+
+    with ScriptedServer(answer) as server:
+        shoal("crawl", server.url(), server.url("/bomb"), "--ignore-robots")
+        assert [found["title"] for found in shoal.rows()] == ["Pressed"]
+        assert shoal("dead").out == f"too large: {server.url('/bomb')}\n"
 
 
 def test_only_types_that_handlers_can_read_are_fetched_to_the_end(shoal: Shell) -> None:

@@ -92,7 +92,7 @@ def test_on_a_terminal_the_display_is_redrawn_in_place(shoal: Shell, processes: 
         r"\d+\.\d pages/s   \d+ queued   \d+ leased",
         r"\d+ done   \d+ retrying   \d+ dead",
         r"\d+ rows   [\d.]+ k?B   0 skipped",
-        rf"slowest: {host} 1\d\d ms",
+        rf"slowest: {host} \d+ ms",
     ):
         assert re.search(shown, terminal.shown, re.MULTILINE), shown
     assert "   1 retrying" in terminal.shown
@@ -182,4 +182,4 @@ def test_a_second_ctrl_c_kills(shoal: Shell) -> None:
                 typed_at.append(time.monotonic())
         process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 130
-        assert time.monotonic() - typed_at[-1] < 0.5
+        assert time.monotonic() - typed_at[-1] < 0.6

@@ -1,4 +1,4 @@
-"""A crawl on the command line, run in processes that can be killed, and what must be true of it at any time."""
+"""A crawl on the command line, in processes that can be killed, and what must be true of it at any time."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from pathlib import Path
 
 import psutil
 from click.testing import CliRunner
+from tests.contract.invariants import assert_nothing_lost
+from tests.site import Site
 
 from shoal.cli import shoal
 from shoal.frontier.sqlite import SqliteFrontier, crawl_names
 from shoal.store.base import absolute
-from tests.contract.invariants import assert_nothing_lost
-from tests.site import Site
 
 SHOAL = Path(sys.executable).with_name("shoal")
 HERE = Path(__file__).parent
@@ -121,8 +121,9 @@ class Running:
 class Crawling:
     """One crawl of a site, by the same command again and again.
 
-    kind: where its rows go, one of KINDS. fault: a statement in the handler of a scraper, which is run instead
-    of --select. state and rows: other folders for these files.
+    kind: where its rows go, one of KINDS.
+    fault: a statement in the handler of a scraper, which is run instead of --select.
+    state and rows: other folders for these files.
     """
 
     def __init__(

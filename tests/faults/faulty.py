@@ -44,6 +44,7 @@ def countdown(nth: int) -> Die:
 
 
 def before(owner: Any, name: str, die: Die) -> None:
+    """When it is called."""
     original = getattr(owner, name)
 
     @functools.wraps(original)
@@ -55,6 +56,7 @@ def before(owner: Any, name: str, die: Die) -> None:
 
 
 def after(owner: Any, name: str, die: Die) -> None:
+    """When it has returned."""
     original = getattr(owner, name)
 
     @functools.wraps(original)
@@ -67,6 +69,7 @@ def after(owner: Any, name: str, die: Die) -> None:
 
 
 def after_awaiting(owner: Any, name: str, die: Die) -> None:
+    """When it has been awaited."""
     original = getattr(owner, name)
 
     @functools.wraps(original)
@@ -79,7 +82,7 @@ def after_awaiting(owner: Any, name: str, die: Die) -> None:
 
 
 def inside(owner: Any, name: str, die: Die, *, first: bool) -> None:
-    """In a context: at its beginning, or at its end."""
+    """In the context: at its beginning, or at its end."""
     original = getattr(owner, name)
 
     @contextmanager
@@ -96,6 +99,7 @@ def inside(owner: Any, name: str, die: Die, *, first: bool) -> None:
 
 
 def after_context(owner: Any, name: str, die: Die) -> None:
+    """When the context has ended."""
     original = getattr(owner, name)
 
     @contextmanager
@@ -165,7 +169,7 @@ STEPS: dict[str, Callable[[Any, Die], None]] = {
     "before the end": lambda _, die: before(SqliteFrontier, "release", die),
     "after the end": lambda _, die: after(SqliteFrontier, "release", die),
 }
-"""What happens on the path of a page, in order: each builds its fault into a class of stores, or elsewhere."""
+"""The steps on the path of a page, in order: each builds its fault into a class of stores, or elsewhere."""
 
 
 if __name__ == "__main__":

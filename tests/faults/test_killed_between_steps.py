@@ -6,7 +6,6 @@ import signal
 from random import Random
 
 import pytest
-
 from tests.faults.crawling import KINDS
 from tests.faults.faulty import STEPS
 
@@ -52,4 +51,14 @@ def test_a_kill_at_this_step_loses_and_doubles_nothing(new_crawling, site, rng: 
     print(f"killed {step}, time {nth}")
     assert crawling.start("faulty.py", step, kind, nth).wait() == -signal.SIGKILL
     crawling.assert_sound()
+    crawling.finish()
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "sqlite"])
+@pytest.mark.parametrize("step", ["store opened", "start recorded", "before the seeds"])
+def test_a_kill_while_starting_afresh_costs_nothing_but_the_old_rows(new_crawling, site, kind, step):
+    """Killed when the old rows are gone, but not all that is known of them, --fresh starts again."""
+    crawling = new_crawling(site, kind, "--fresh")
+    crawling.finish()
+    assert crawling.start("faulty.py", step, kind, 1).wait() == -signal.SIGKILL
     crawling.finish()

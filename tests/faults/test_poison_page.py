@@ -6,7 +6,6 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-
 from tests.site import Site
 
 pytestmark = pytest.mark.faults
@@ -23,6 +22,7 @@ def site() -> Iterator[Site]:
 
 
 def assert_only_the_poison_is_dead(crawling):
+    """It is a dead letter with a reason; all others are done, once."""
     status = crawling.status()
     assert {name: status[name] for name in ("done", "items", "dead", "queued", "leased")} == {
         "done": 59,

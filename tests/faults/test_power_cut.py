@@ -9,7 +9,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-
 from tests.faults.crawling import KINDS, Crawling
 from tests.site import Site
 

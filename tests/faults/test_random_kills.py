@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
-
 from tests.site import Site
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
@@ -25,7 +24,7 @@ def site() -> Iterator[Site]:
 @pytest.mark.parametrize("kind", ["state", "jsonl", "csv"])
 @pytest.mark.parametrize("processes", [1, 2])
 def test_kills_lose_and_double_nothing(new_crawling, site, rng: Random, rounds, kind, processes):
-    """Killed 20 times, now all of its processes, now only the main one: each page is there once, and right."""
+    """Killed 20 times, now whole, now only its main process: each page is there once, and right."""
     crawling = new_crawling(site, kind, "--processes", processes)
     kills = 0
     for goal in sorted(rng.randrange(PAGES * 19 // 20) for _ in range(rounds)):

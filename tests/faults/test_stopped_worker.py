@@ -11,19 +11,20 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-
 from tests.faults.crawling import KINDS, Crawling, Running
 from tests.site import Site
 
 pytestmark = pytest.mark.faults
 
-SHORT = ("hasty.py", "LEASE_S=1.5,TEND_S=0.5")
+SHORT = ("hasty.py", "LEASE_S=1.2,TEND_S=0.4")
+NEGLECTFUL = ("hasty.py", "LEASE_S=1.2,TEND_S=100")
+"""It does not look after its leases, so that it notices only when it commits that they were lost."""
 
 
 @pytest.fixture
 def site() -> Iterator[Site]:
     """A slow site: most of the time, a worker waits for it."""
-    with Site(pages=40, hosts=2, latency_s=0.4) as served:
+    with Site(pages=30, hosts=2, latency_s=0.3) as served:
         yield served
 
 
@@ -32,7 +33,7 @@ def site() -> Iterator[Site]:
 def test_a_late_commit_is_refused(new_crawling, site, kind, until_the_end):
     """What a stopped worker held is done by another one, and not a second time when it wakes up."""
     crawling = new_crawling(site, kind, "--concurrency", 6)
-    zombie = crawling.start(*SHORT)
+    zombie = crawling.start(*NEGLECTFUL)
     crawling.until(lambda: crawling.done() > 5 and crawling.at_work(), zombie)
     stop_outside_a_transaction(crawling, zombie)
     other = crawling.start(*SHORT)

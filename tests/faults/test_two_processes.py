@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 import pytest
-
 from tests.faults.crawling import KINDS, Crawling, Running
 from tests.site import Site
 

@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import astuple
 
-from shoal.errors import ConfigError, FrontierError
+from shoal.errors import ConfigError, FrontierError, FrontierUnavailable
 from shoal.frontier.base import Frontier, check_priority, worker_records
-from shoal.frontier.redis_server import Bell, Server, escaped, shown
+from shoal.frontier.redis_server import Bell, Server, escaped
 from shoal.frontier.redis_values import (
     StoredLink,
     StoredPlace,
@@ -52,12 +52,13 @@ from shoal.model import (
     Stats,
     WorkerRecord,
 )
+from shoal.place import shown
 from shoal.urls import fingerprint, host_key
 
 SCHEMA_VERSION = 1
 CHUNK = 500  # of a list that is worked through in steps, so that nobody waits for Redis
 INBOX_CHUNK = 500
-MOST_REJECT_CHARS = 1_000
+MOST_REJECT_BYTES = 1_000
 SEEN_CAPACITY = 262_144
 
 ENDED: tuple[State, ...] = ("dead", "skipped")
@@ -85,13 +86,16 @@ class RedisFrontier(Frontier):
     def __init__(self, url: str, crawl: str, *, create: bool = True) -> None:
         """Raises ConfigError (no such crawl, bad URL), FrontierError, FrontierUnavailable."""
         self.crawl = crawl
-        self._server = Server(url)
+        self._server = Server(url, self._distrust)
         self._redis = self._server.client
         self._bell = Bell(url)
         self._base = f"{self._server.prefix}:{{{crawl}}}"
         self._seen = SeenCache(SEEN_CAPACITY)
         self._epoch = "0"
         self._worker = ""
+        self._held: set[int] = set()  # tokens that were given to us and have not come to their end
+        self._in_doubt = False  # whether Redis may hold other leases for us than these
+        self._positions: dict[str, int] = {}  # as they were read last
         try:
             self._server.check()
             self._check_crawl(create)
@@ -119,18 +123,19 @@ class RedisFrontier(Frontier):
 
     def lease(self, limit: int, seconds: float, *, worker: str, now: float | None = None) -> Grant:
         self._worker = worker
-        reply = self._call("lease", limit, seconds, worker, now=now)
-        if reply[4] and self._drain_inbox(now):
-            given = reply[0]
-            reply = self._call("lease", limit - len(given) // 4, seconds, worker, now=now)
-            reply[0] = given + reply[0]
-        given, again, finished, epoch, _ = reply
+        held = sorted(self._held) if self._in_doubt else False
+        self._in_doubt = True  # until we know all that was given to us
+        given, again, finished, epoch, inbox = self._call("lease", limit, seconds, worker, held, now=now)
+        if inbox:
+            self._drain_inbox(now)
+            rest = limit - len(given) // 4
+            more, again, finished, epoch, _ = self._call("lease", rest, seconds, worker, False, now=now)
+            given += more
+        leases = tuple(read_lease(*given[at : at + 4]) for at in range(0, len(given), 4))
+        self._held.update(lease.token for lease in leases)
+        self._in_doubt = False
         self._keep_up(epoch.decode())
-        return Grant(
-            leases=tuple(read_lease(*given[at : at + 4]) for at in range(0, len(given), 4)),
-            again_s=float(again) if again else None,
-            finished=bool(finished),
-        )
+        return Grant(leases=leases, again_s=float(again) if again else None, finished=bool(finished))
 
     def commit(
         self,
@@ -139,23 +144,29 @@ class RedisFrontier(Frontier):
         position: tuple[str, int] | None = None,
         now: float | None = None,
     ) -> frozenset[int]:
-        found = {
-            fingerprint(link.url, link.key): link
-            for each in reversed(outcomes)
-            for link in reversed(each.links)
-        }
+        found: dict[int, Link] = {}
+        for link in (link for outcome in outcomes for link in outcome.links):
+            found.setdefault(fingerprint(link.url, link.key), link)
         packed = [pack_outcome(outcome) for outcome in outcomes]
         store, length = position or ("", 0)
+        before = self._positions.get(store, "")
         while True:
             new = [pack_link(link) for mark, link in found.items() if mark not in self._seen]
-            reply = self._call("commit", packed, new, store, length, self._epoch, now=now)
-            if reply[0] == b"lost":
-                return frozenset(map(int, reply[1:]))
-            if reply[0] == b"ok":
-                deepest = int(reply[1]) if reply[1] != b"" else None
-                self._seen.update(m for m, link in found.items() if deepest is None or link.depth <= deepest)
-                return frozenset()
-            self._keep_up(reply[1].decode())
+            answer, *rest = self._call("commit", packed, new, store, length, before, self._epoch, now=now)
+            if answer == b"epoch":
+                self._keep_up(rest[0].decode())
+                continue
+            if answer == b"moved":
+                self._distrust()
+                raise FrontierUnavailable(f"{shown(self._server.url)} went back to an earlier moment")
+            if answer == b"lost":
+                lost = frozenset(map(int, rest))
+                self._held -= lost
+                return lost
+            self._held.difference_update(outcome.lease.token for outcome in outcomes)
+            deepest = int(rest[0]) if rest[0] != b"" else None
+            self._seen.update(m for m, link in found.items() if deepest is None or link.depth <= deepest)
+            return frozenset()
 
     def _keep_up(self, epoch: str) -> None:
         """Trust the seen cache no longer than nothing was forgotten."""
@@ -163,11 +174,20 @@ class RedisFrontier(Frontier):
             self._seen.clear()
             self._epoch = epoch
 
+    def _distrust(self) -> None:
+        """An answer is missing, or Redis has gone back to an earlier moment: what it told may not hold."""
+        self._seen.clear()
+        self._in_doubt = True
+        self._bell.reset()
+
     def extend(self, tokens: Collection[int], seconds: float, *, now: float | None = None) -> frozenset[int]:
-        return frozenset(map(int, self._call("extend", list(tokens), seconds, now=now)))
+        lost = frozenset(map(int, self._call("extend", list(tokens), seconds, now=now)))
+        self._held -= lost
+        return lost
 
     def release(self, tokens: Collection[int], *, now: float | None = None) -> None:
         self._call("release", list(tokens), now=now)
+        self._held.difference_update(tokens)
 
     def reap(self, worker: str, *, now: float | None = None) -> int:
         return int(self._call("reap", worker, now=now))
@@ -204,21 +224,19 @@ class RedisFrontier(Frontier):
 
     # --- the open door --------------------------------------------------------------------
 
-    def _drain_inbox(self, now: float | None) -> bool:
-        """Take what other programs have pushed; returns whether there was anything."""
+    def _drain_inbox(self, now: float | None) -> None:
+        """Take what other programs have pushed, or a part of it. Another worker may do the same just now."""
         with self._server.translated():
-            entries = self._redis.lrange(self._key("inbox"), -INBOX_CHUNK, -1)
-        if not entries:
-            return False
+            entries = self._redis.lrange(self._key("inbox"), -INBOX_CHUNK, -1)[::-1]
         spelling = spelling_of(self.describe())
         links, rejects = [], []
-        for entry in reversed(entries):
+        for number, entry in enumerate(entries):
             try:
                 links.append(pack_link(read_link(entry, spelling)))
             except ValueError as error:
-                rejects.append(f"{error}: {entry.decode(errors='backslashreplace')[:MOST_REJECT_CHARS]}")
+                text = entry[:MOST_REJECT_BYTES].decode(errors="backslashreplace")
+                rejects.append((number, f"{error}: {text}"))
         self._call("add", links, rejects, more=entries, now=now)
-        return True
 
     # --- the crawl ------------------------------------------------------------------------
 
@@ -228,11 +246,13 @@ class RedisFrontier(Frontier):
         return msgspec.msgpack.decode(packed, type=Limits) if packed else Limits()
 
     def configure(self, limits: Limits) -> None:
-        if limits == self.limits:
+        if limits == self.limits and not self._get("unsettled"):
             return
-        self._call("configure", {n: v for n, v in msgspec.structs.asdict(limits).items() if v is not None})
+        given = {name: value for name, value in msgspec.structs.asdict(limits).items() if value is not None}
+        self._call("configure", given, [], False)
         for hosts in _chunks(list(self._all_hosts())):
-            self._call("configure", False, hosts)
+            self._call("configure", False, hosts, False)
+        self._call("configure", False, [], True)
 
     def describe(self, description: Mapping[str, object] | None = None) -> Mapping[str, object]:
         if description is not None:
@@ -243,7 +263,10 @@ class RedisFrontier(Frontier):
     def position(self, store: str) -> int | None:
         with self._server.translated():
             length = self._redis.hget(self._key("positions"), store)
-        return None if length is None else int(length)
+        if length is None:
+            return None
+        self._positions[store] = int(length)
+        return self._positions[store]
 
     def open_producer(self, name: str, seconds: float, *, now: float | None = None) -> bool:
         return bool(self._call("open_producer", name, seconds, now=now))
@@ -259,12 +282,17 @@ class RedisFrontier(Frontier):
 
     def purge(self) -> None:
         """Not in one step: it goes through the keys. Tokens go on growing, so old leases stay refused."""
+        crawl = self._key("crawl")
         with self._server.translated():
-            kept = self._redis.hmget(self._key("crawl"), "epoch", "token")
+            self._redis.hset(crawl, "paused", 1)
+            self._redis.unlink(self._key("leases"), self._key("deadlines"))
             for key in self._redis.scan_iter(f"{escaped(self._base)}:*", count=1000):
-                self._redis.unlink(key)
-            fields = {"version": SCHEMA_VERSION, "epoch": int(kept[0] or 0) + 1, "token": int(kept[1] or 0)}
-            self._redis.hset(self._key("crawl"), mapping=fields)
+                if key != crawl.encode():
+                    self._redis.unlink(key)
+            epoch, token = self._redis.hmget(crawl, "epoch", "token")
+            fields = {"version": SCHEMA_VERSION, "epoch": int(epoch or 0) + 1, "token": int(token or 0)}
+            with self._redis.pipeline() as at_once:
+                at_once.delete(crawl).hset(crawl, mapping=fields).execute()
 
     # --- for people -----------------------------------------------------------------------
 

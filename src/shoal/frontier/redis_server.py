@@ -8,7 +8,7 @@ import os
 import re
 import select
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.resources import files
@@ -17,26 +17,39 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, u
 
 import msgspec
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from redis.sentinel import Sentinel
 
 from shoal.errors import ConfigError, FrontierError, FrontierUnavailable, ShoalError
+from shoal.place import shown
 
 TIMEOUT_S = 10.0
+GONE = "GONE"  # the scripts' word for a crawl that is not there
 
 log = logging.getLogger("shoal.frontier")
 
 
 class Server:
-    """One Redis, and the keys of one prefix on it. `client` is untyped: types begin above this module."""
+    """One Redis, and the keys of one prefix on it. `client` is untyped: types begin above this module.
 
-    def __init__(self, url: str) -> None:
-        """Nothing is sent yet. Raises ConfigError for a bad URL."""
+    It has one connection, which is never mended in silence: a server that was restarted, or replaced by
+    another one, may have gone back to an earlier moment, and its clients must know.
+    """
+
+    def __init__(self, url: str, trouble: Callable[[], None] = lambda: None) -> None:
+        """Nothing is sent yet. `trouble` is called before FrontierUnavailable is raised.
+
+        Raises ConfigError for a bad URL.
+        """
         self.url = url
+        self._trouble = trouble
         self.client, self.prefix = _connect(url, TIMEOUT_S)
 
     def check(self) -> None:
-        """Raise FrontierError for a server that would lose URLs or is too old, FrontierUnavailable."""
+        """Connect. Raises FrontierUnavailable, and FrontierError for a server that loses URLs or is too old."""
         with self.translated():
+            self.client.connection = self.client.connection_pool.get_connection()
             _check_server(self.client, self.url)
 
     def call(
@@ -63,7 +76,10 @@ class Server:
         try:
             yield
         except redis.RedisError as error:
-            raise _translate(error, self.url) from error
+            translated = _translate(error, self.url)
+            if isinstance(translated, FrontierUnavailable):
+                self._trouble()
+            raise translated from error
 
     def close(self) -> None:
         self.client.close()
@@ -95,7 +111,7 @@ class Bell:
                 connection.read_response()
                 self._pool.release(connection)
         except (redis.RedisError, OSError):
-            self._unblock()
+            self.reset()
             time.sleep(min(seconds, 1.0))  # the next verb says what is wrong
         with suppress(BlockingIOError):
             os.read(self._in, 4096)
@@ -104,8 +120,15 @@ class Bell:
         """End the wait that is going on or comes next; from any thread."""
         os.write(self._out, b"1")
 
+    def reset(self) -> None:
+        """Connect anew for the next wait."""
+        for connection in self._blocked.values():
+            connection.disconnect()
+            self._pool.release(connection)
+        self._blocked.clear()
+
     def close(self) -> None:
-        self._unblock()
+        self.reset()
         self._pool.disconnect()
         while self._pipe:
             os.close(self._pipe.pop())
@@ -115,12 +138,6 @@ class Bell:
             connection = self._pool.get_connection()
             connection.send_command(command, *arguments)
             self._blocked[command] = connection
-
-    def _unblock(self) -> None:
-        for connection in self._blocked.values():
-            connection.disconnect()
-            self._pool.release(connection)
-        self._blocked.clear()
 
 
 def crawl_names(url: str) -> list[str]:
@@ -138,27 +155,34 @@ def _connect(url: str, timeout_s: float | None) -> tuple[Any, str]:
     url: redis://, rediss:// (TLS) or redis+sentinel://HOST:PORT,HOST:PORT/MASTER/DB, with user and password
     in it or in the environment (REDIS_USERNAME, REDIS_PASSWORD), and ?prefix=NAME for another prefix.
     """
-    parts = urlsplit(url)
-    options = dict(parse_qsl(parts.query))
-    prefix = options.pop("prefix", "shoal")
-    login = {
-        "username": parts.username or os.environ.get("REDIS_USERNAME"),
-        "password": parts.password or os.environ.get("REDIS_PASSWORD"),
-    }
-    common: dict[str, Any] = {
-        **{name: unquote(value) for name, value in login.items() if value},
-        "socket_timeout": timeout_s,
-        "socket_connect_timeout": TIMEOUT_S,
-        "socket_keepalive": True,
-        "health_check_interval": 0,
-    }
     try:
+        parts = urlsplit(url)
+        if "@" in f"{parts.path}{parts.query}{parts.fragment}":
+            raise ValueError("write %XX for characters like / @ ? # in user and password")
+        options = dict(parse_qsl(parts.query))
+        prefix = options.pop("prefix", "shoal")
+        common = _login(parts) | {
+            "socket_timeout": timeout_s,
+            "socket_connect_timeout": TIMEOUT_S,
+            "socket_keepalive": True,
+            "health_check_interval": 0,
+            "retry": Retry(NoBackoff(), 0),  # the unanswered may have been done: whoever asked sees to it
+        }
         if parts.scheme == "redis+sentinel":
             return _sentinel(parts, common), prefix
         plain = urlunsplit(parts._replace(query=urlencode(options)))
         return redis.Redis.from_url(plain, **common), prefix
     except (ValueError, TypeError) as error:
         raise ConfigError(f"not a Redis URL: {shown(url)} ({error})") from error
+
+
+def _login(parts: SplitResult) -> dict[str, Any]:
+    """User and password: what the URL says, else the environment."""
+    login = {
+        "username": unquote(parts.username or "") or os.environ.get("REDIS_USERNAME"),
+        "password": unquote(parts.password or "") or os.environ.get("REDIS_PASSWORD"),
+    }
+    return {name: value for name, value in login.items() if value}
 
 
 def _sentinel(parts: SplitResult, common: dict[str, Any]) -> Any:
@@ -174,23 +198,33 @@ def _sentinel(parts: SplitResult, common: dict[str, Any]) -> Any:
 
 def _check_server(client: Any, url: str) -> None:
     """Refuse a server that would lose URLs. Managed servers may forbid to ask; then nothing is known."""
-    version = tuple(map(int, str(client.info("server")["redis_version"]).split(".")[:2]))
+    version = tuple(map(int, str(_info(client, "server").get("redis_version", "6.2")).split(".")[:2]))
     if version < (6, 2):
         raise FrontierError(f"{shown(url)} is Redis {version[0]}.{version[1]}: shoal needs 6.2 or later")
-    try:
-        config = client.config_get("maxmemory-policy", "appendonly", "save")
-    except redis.ResponseError:
-        return
-    policy = config.get("maxmemory-policy", "noeviction")
+    policy = _info(client, "memory").get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
         raise FrontierError(
             f"{shown(url)} throws keys away when its memory is full (maxmemory-policy {policy}), which would"
             " lose URLs: set it to noeviction"
         )
-    if config.get("appendonly") == "no" and not config.get("save"):
+    if not _info(client, "persistence").get("aof_enabled", 1) and _setting(client, "save") == "":
         _warn_once(
             f"{shown(url)} keeps nothing on disk: a restart of it loses the crawl; switch appendonly on"
         )
+
+
+def _info(client: Any, section: str) -> dict[str, Any]:
+    try:
+        return dict(client.info(section))
+    except redis.exceptions.NoPermissionError:
+        return {}
+
+
+def _setting(client: Any, name: str) -> str | None:
+    try:
+        return dict(client.config_get(name)).get(name)
+    except redis.ResponseError:
+        return None
 
 
 @cache
@@ -203,24 +237,23 @@ def _translate(error: redis.RedisError, url: str) -> ShoalError:
     if isinstance(error, redis.AuthenticationError | redis.exceptions.NoPermissionError):
         return FrontierError(f"{where} refuses this user or password: {error}")
     text = str(error)
-    transient = isinstance(
-        error,
-        redis.ConnectionError
-        | redis.TimeoutError
-        | redis.BusyLoadingError
-        | redis.ReadOnlyError
-        | redis.exceptions.OutOfMemoryError,
-    ) or text.startswith(("OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY"))
-    if transient or "OOM" in text:
+    if text.startswith(GONE):
+        return FrontierError(f"{where} has lost the crawl: it was started again without its data, or emptied")
+    if isinstance(error, _PASSING) or _PASSES.search(text):
         return FrontierUnavailable(f"the frontier {where} cannot be used just now: {text}")
     return FrontierError(f"the frontier {where} does not work: {text}")
 
 
-def shown(url: str) -> str:
-    """The URL without its secrets."""
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{host}{parts.path}"
+_PASSING = (
+    redis.ConnectionError,
+    redis.TimeoutError,
+    redis.ReadOnlyError,
+    redis.exceptions.OutOfMemoryError,
+)
+_PASSES = re.compile(
+    "(?:^|: -)(?:OOM|READONLY|LOADING|MISCONF|NOREPLICAS|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY)\\b"
+)
+"""What an error begins with that will pass, also if Redis before 7 reports it out of a script."""
 
 
 def escaped(text: str) -> str:

@@ -74,6 +74,7 @@ class StoredHost(msgspec.Struct, array_like=True):
     head: int
     due_at: float
     turn: int
+    held: int
 
 
 def _short(url: str, host: str) -> str:

@@ -134,3 +134,23 @@ CREATE TABLE producers (
     deadline      REAL NOT NULL,
     PRIMARY KEY (crawl, name)
 ) WITHOUT ROWID;
+
+CREATE TABLE slots (                             -- tickets for slices: see frontier/tickets.py
+    crawl         INTEGER NOT NULL,
+    slot          INTEGER NOT NULL,
+    generation    INTEGER NOT NULL,
+    state         TEXT NOT NULL,                 -- free, queued, running
+    deadline      REAL NOT NULL,
+    owner         TEXT NOT NULL DEFAULT '',
+    tries         INTEGER NOT NULL,              -- how often it was sent again since somebody took it
+    pages         INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (crawl, slot)
+) WITHOUT ROWID;
+
+CREATE TABLE nodes (                             -- who may take tickets
+    crawl         INTEGER NOT NULL,
+    name          TEXT NOT NULL,
+    deadline      REAL NOT NULL,
+    capacity      INTEGER NOT NULL,
+    PRIMARY KEY (crawl, name)
+) WITHOUT ROWID;

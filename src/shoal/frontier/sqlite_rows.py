@@ -11,6 +11,8 @@ from typing import Any
 
 from shoal.model import Limits, Stats
 
+TOKENS_PER_S = 10_000
+
 
 @dataclass(slots=True)
 class CrawlRow:
@@ -50,8 +52,9 @@ class CrawlRow:
         """A crawl that knows nothing."""
         return cls(**dict.fromkeys(CRAWL_COLUMNS, 0) | {"epoch": epoch, "token": token})
 
-    def next_token(self) -> int:
-        self.token += 1
+    def next_token(self, now: float) -> int:
+        """Tokens grow even if the file went back to an earlier moment: stores know rows by them."""
+        self.token = max(self.token + 1, int(now * TOKENS_PER_S))
         return self.token
 
     def next_turn(self) -> int:

@@ -302,7 +302,7 @@ class Step:
         self.crawl.count_queued(priority, -1, delayed=False, retrying=attempts > 0)
         self.crawl.leased += 1
         return Lease(
-            token=self.crawl.next_token(),
+            token=self.crawl.next_token(self.now),
             fingerprint=mark,
             link=read_link(url, priority, depth, extra),
             host=host.host,

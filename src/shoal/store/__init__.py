@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import PurePath
 
 from shoal.errors import ConfigError
+from shoal.place import shown
 from shoal.store.base import Store
 
 
@@ -43,8 +43,3 @@ def open_store(target: str, *, crawl: str, fields: Sequence[str] = (), sync: boo
         f"cannot tell what to write to '{shown(target)}': name it "
         "FILE.jsonl, FILE.ndjson, FILE.csv, sqlite:FILE or postgresql://..."
     )
-
-
-def shown(target: str) -> str:
-    """The target as it may be shown and kept: what looks like a password, or a user, is left out."""
-    return re.sub(r"(?<=://).*@|(?<=password=)[^&]*", "", target)

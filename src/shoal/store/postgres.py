@@ -56,9 +56,9 @@ _GENERATIONS = 2**48  # frontiers may keep numbers as doubles
 
 logging.getLogger("psycopg").setLevel(logging.ERROR)  # it warns of what it raises as well
 
-_FOR_NOW = ("08", "25006", "40", "53", "55", "57", "58")
-"""Beginnings of the SQLSTATEs of what passes: no connection, read-only (a failover), conflicts, no resources,
-locked, the administrator's doing, the server's disk."""
+_FOR_NOW = ("08", "25006", "40", "42703", "42804", "53", "55", "57", "58")
+"""Beginnings of the SQLSTATEs of what passes: no connection, read-only (a failover), conflicts, columns that
+others keep changing, no resources, locked, the administrator's doing, the server's disk."""
 
 
 class PostgresStore(Store):
@@ -105,7 +105,7 @@ class PostgresStore(Store):
     @contextmanager
     def write(self, outcomes: Sequence[Outcome], *, committed: Committed) -> Iterator[Position]:
         """See `Store.write`. After StoreUnavailable the next write connects anew."""
-        pages = [_page(outcome) for outcome in outcomes if outcome.items or outcome.state != "queued"]
+        pages = _pages(outcomes)
         if pages or not outcomes:
             with self._translated(unreachable=StoreUnavailable):
                 self._replace(pages)
@@ -183,6 +183,14 @@ class PostgresStore(Store):
             if kind is StoreUnavailable:
                 self.close()
             raise kind(f"cannot write to {self._where}: {_reason(exc)}") from exc
+
+
+def _pages(outcomes: Sequence[Outcome]) -> list[Page]:
+    """The pages that have ended; one that a worker had twice counts as its later lease left it."""
+    ended = [outcome for outcome in outcomes if outcome.items or outcome.state != "queued"]
+    ended.sort(key=lambda outcome: outcome.lease.token)
+    latest = {outcome.lease.fingerprint: outcome for outcome in ended}
+    return [_page(outcome) for outcome in latest.values()]
 
 
 def _page(outcome: Outcome) -> Page:

@@ -211,7 +211,7 @@ class Table:
             self._db.execute(
                 sql.SQL("ALTER TABLE {} ").format(self._names.quoted()["items"]) + sql.SQL(", ").join(steps)
             )
-        except (TooManyColumns, FeatureNotSupported, InsufficientPrivilege) as exc:
+        except (TooManyColumns, FeatureNotSupported, InsufficientPrivilege, DatatypeMismatch) as exc:
             wanted = ", ".join(f'"{name}" ({kind})' for name, kind in needed.items())
             raise StoreError(f"the columns {wanted} cannot be had: {exc.diag.message_primary}") from exc
 

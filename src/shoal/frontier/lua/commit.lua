@@ -1,9 +1,13 @@
 -- commit: apply all outcomes with their links, or, if any lease is no longer held, none of them.
--- ARGV  2 {outcomes, links, store, length, epoch}: outcomes are {token, state, reason, error, status, retry,
---         age, elapsed, size, crawl_delay (-1 = not told), pause, items}; links as for `add` in lib.lua;
---         store: "" = no position to record; epoch: what the client's seen cache is good for
--- ->    {"ok", max_depth or ""} | {"lost", token, ...} | {"epoch", epoch}: something was forgotten, send all links again
-local outcomes, links, store, length, epoch = unpack(args)
+-- ARGV  2 {outcomes, links, store, length, before, epoch}: outcomes are {token, state, reason, error, status,
+--         retry, age, elapsed, size, crawl_delay (-1 = not told), pause, items}; links as for `add` in lib.lua;
+--         store: "" = no position to record; before: the position when the rows were written ("" = not told);
+--         epoch: what the client's seen cache is good for
+-- ->    {"ok", max_depth or ""} | {"lost", token, ...} | {"epoch", epoch}: something was forgotten, send all
+--       links again | {"moved"}: the position is another one than before, so the rows are not where they should be
+local outcomes, links, store, length, before_, epoch = unpack(args)
+
+if before_ ~= '' and tonumber(call('HGET', key('positions'), store) or -1) ~= before_ then return {'moved'} end
 
 local lost = {'lost'}
 for _, v in ipairs(outcomes) do

@@ -1,9 +1,17 @@
 -- lease: take up to a number of links that may be fetched now.
--- ARGV  2 {limit, seconds, worker}
+-- ARGV  2 {limit, seconds, worker, held}: held: the tokens that the worker knows to hold, so that what it was
+--         given without getting the answer, or before Redis went back, is given back; false: it knows all
 -- ->    {{token, host, priority, link, ...}, when to ask again ("" = never), finished, epoch, inbox length}
-local limit, seconds, worker = unpack(args)
+local limit, seconds, worker, held = unpack(args)
 local precise = function(number) return string.format('%.17g', number) end
 
+if held then
+  local known_to_it = {}
+  for _, each in ipairs(held) do known_to_it[string.format('%.0f', each)] = true end
+  for _, each in ipairs(leases_of(worker)) do
+    if not known_to_it[each] then give_back(each) end
+  end
+end
 take_back(call('ZRANGEBYSCORE', key('deadlines'), '-inf', '(' .. precise(now), 'LIMIT', 0, AT_ONCE))
 promote()
 
@@ -27,14 +35,15 @@ while #given < math.min(room, limit) * 4 do
   local v = unpack_(link)
   count_queued(priority, -1, false, v[3] > 0, v[5])
   count('leased', 1)
-  local held = next_token()
-  call('HSET', key('leases'), held, pack({name, priority, v, worker}))
-  call('ZADD', key('deadlines'), now + seconds, held)
+  local new = next_token()
+  call('HSET', key('leases'), new, pack({name, priority, v, worker}))
+  call('ZADD', key('deadlines'), now + seconds, new)
   place(name, h)
-  given[#given + 1], given[#given + 2], given[#given + 3], given[#given + 4] = held, name, priority, link
+  given[#given + 1], given[#given + 2], given[#given + 3], given[#given + 4] = new, name, priority, link
 end
 
 call('ZREM', key('idle'), worker)
+call('ZREMRANGEBYSCORE', key('idle'), '-inf', now - IDLE_S)
 local ended = save()
 
 local again = ''
@@ -45,8 +54,9 @@ if not ended then
   earliest(call('ZRANGE', key('delayed'), 0, 0, 'WITHSCORES'))
   earliest(call('ZRANGE', key('deadlines'), 0, 0, 'WITHSCORES'))
   earliest(call('ZRANGEBYSCORE', key('producers'), '(' .. precise(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1))
-  if #given == limit * 4 and room > limit and call('ZCARD', key('ready')) > 0 then next_at = now end
+  local more = #given == limit * 4 and room > limit and call('ZCARD', key('ready')) > 0
+  if more or inbox() > 0 then next_at = now end
   if next_at < math.huge then again = precise(math.max(0, next_at - now)) end
 end
 if #given < limit * 4 then call('ZADD', key('idle'), now, worker) end
-return {given, again, ended and 1 or 0, call('HGET', key('crawl'), 'epoch') or '0', call('LLEN', key('inbox'))}
+return {given, again, ended and 1 or 0, call('HGET', key('crawl'), 'epoch') or '0', inbox()}

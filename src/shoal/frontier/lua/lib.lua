@@ -48,7 +48,8 @@ local function count(name, by)
 end
 
 local loaded = call('HMGET', key('crawl'),
-  'limits', 'paused', 'token', 'turn', 'leased', 'done', 'queued', 'held', 'known', 'splits')
+  'limits', 'paused', 'token', 'turn', 'leased', 'done', 'queued', 'held', 'known', 'splits', 'version')
+if not loaded[11] then return redis.error_reply('GONE the crawl is not there') end
 local limits = loaded[1] and unpack_(loaded[1]) or {}
 local paused = loaded[2] == '1'
 local token, turn = tonumber(loaded[3]) or 0, tonumber(loaded[4]) or 0
@@ -60,7 +61,16 @@ local known, buckets = tonumber(loaded[9]) or 0, 1 + (tonumber(loaded[10]) or 0)
 
 local function current(name) return before[name] + (deltas[name] or 0) end
 
-local function next_token() token = token + 1; count('token', 1); return token end
+
+-- Tokens grow even if this Redis went back to an earlier moment: stores know rows by them.
+local TOKENS_PER_S = 10000
+local function next_token()
+  local next_one = math.max(token + 1, math.floor(now * TOKENS_PER_S))
+  count('token', next_one - token)
+  token = next_one
+  return token
+end
+
 local function next_turn() turn = turn + 1; count('turn', 1); return turn end
 
 local AGE = 60  -- queued links are counted by the minute in which they were found
@@ -75,9 +85,9 @@ local function count_queued(priority, by, delayed, retrying, added_at)
   if retrying then count('retrying', by) end
 end
 
--- --- hosts: HOST is {queued, leased, done, known, crawl_delay, started, paused, latency, head, due, turn}
+-- --- hosts: HOST is {queued, leased, done, known, crawl_delay, started, paused, latency, head, due, turn, held}
 -- started: -1e18 = never; head: the priority of the next link, -1 = none whose time has come;
--- due: 0 = ready, -1 = nothing to give, else when
+-- due: 0 = ready, -1 = nothing to give, else when; held: how many of queued the limits keep back for good
 
 local hosts = {}
 
@@ -85,7 +95,7 @@ local function unpack_host(packed)
   local v = unpack_(packed)
   return {
     queued = v[1], leased = v[2], done = v[3], known = v[4], crawl_delay = v[5], started = v[6],
-    paused = v[7], latency = v[8], head = v[9], due = v[10], turn = v[11],
+    paused = v[7], latency = v[8], head = v[9], due = v[10], turn = v[11], held = v[12],
   }
 end
 
@@ -103,10 +113,10 @@ local function host(name)
     count('hosts', 1)
     h = {
       queued = 0, leased = 0, done = 0, known = 0, crawl_delay = 0, started = -1e18,
-      paused = 0, latency = 0, head = -1, due = -1, turn = next_turn(),
+      paused = 0, latency = 0, head = -1, due = -1, turn = next_turn(), held = 0,
     }
   end
-  h.was_due, h.was_held, h.was_rank = h.due, held_of(h), nil
+  h.was_due, h.was_rank = h.due, nil
   hosts[name] = h
   return h
 end
@@ -153,11 +163,11 @@ local function save_hosts()
   for name, h in pairs(hosts) do
     place(name, h)
     local held = held_of(h)
-    count('held', held - h.was_held)
-    h.was_held = held
+    count('held', held - h.held)
+    h.held = held
     call('HSET', key('hosts'), name, pack({
       h.queued, h.leased, h.done, h.known, h.crawl_delay, h.started,
-      h.paused, h.latency, h.head, h.due, h.turn,
+      h.paused, h.latency, h.head, h.due, h.turn, h.held,
     }))
   end
 end
@@ -273,6 +283,15 @@ local function give_back(held)
   end
 end
 
+local function leases_of(worker)
+  local held = {}
+  local all = call('HGETALL', key('leases'))
+  for i = 1, #all, 2 do
+    if unpack_(all[i + 1])[4] == worker then held[#held + 1] = all[i] end
+  end
+  return held
+end
+
 -- The worker of these leases is dead or stalled: queue their pages again, but not for ever.
 local function take_back(tokens)
   for _, held in ipairs(tokens) do
@@ -283,7 +302,7 @@ local function take_back(tokens)
     count('losses', 1)
     if link[4] >= (limits.max_losses or 5) then
       record_end('dead', lease, 'lease lost',
-        'its worker died or stalled ' .. link[4] .. ' times while it held this page', 0)
+        'its worker died or stalled ' .. link[4] .. ' times while it held this page', link[10] or 0)
     else
       queue(lease.host, lease.priority, link, true)
     end
@@ -385,13 +404,18 @@ end
 
 local function producers() return call('ZCOUNT', key('producers'), '(' .. string.format('%.17g', now), '+inf') end
 
+local function inbox() return call('LLEN', key('inbox')) end
+
 local function finished()
   local at_limit = limits.max_pages and current('done') >= limits.max_pages
-  local nothing_left = at_limit or current('queued') == current('held')
+  local nothing_left = at_limit or current('queued') == current('held') and inbox() == 0
   return current('leased') == 0 and nothing_left and producers() == 0
 end
 
--- Write back what has changed, and wake as many idle workers as there is work for, or all at the end.
+local IDLE_S = 60  -- a worker that did not ask again for so long is dead
+
+-- Write back what has changed, and wake as many idle workers as there is work for, or all at the end; those
+-- first that asked last, since they are alive.
 -- always: even if no counter has moved.
 local function save(always)
   save_hosts()
@@ -410,7 +434,7 @@ local function save(always)
   if idle > 0 and changed then
     local wake = ended and idle or math.min(idle, call('ZCARD', key('ready')))
     if wake > 0 and not (paused and not ended) then
-      for _, worker in ipairs(call('ZRANGE', key('idle'), 0, wake - 1)) do
+      for _, worker in ipairs(call('ZREVRANGE', key('idle'), 0, wake - 1)) do
         call('LPUSH', key('wake:' .. worker), '1')
         call('EXPIRE', key('wake:' .. worker), 60)
         call('ZREM', key('idle'), worker)

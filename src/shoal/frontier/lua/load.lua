@@ -8,8 +8,9 @@ for _, v in ipairs(args[1]) do
 end
 for _, v in ipairs(args[2]) do
   local fingerprint, state, name, priority, link, fresh, not_before, ended_at, reason, error, status = unpack(v)
-  see(fingerprint)
-  if not state or state == 'done' then
+  if not see(fingerprint) then
+    -- told before: scans may tell something twice
+  elseif not state or state == 'done' then
     count('done', 1)
   elseif state ~= 'queued' then
     record_end(state, {host = name, priority = priority, link = link}, reason, error, status, ended_at)

@@ -1,0 +1,126 @@
+"""What may stand between shoal and a good Redis: a line that breaks, a moment that comes back, something else.
+
+    with BrokenLine(server.port) as line:
+        frontier = open_frontier(line.url, crawl="books")
+        line.swallow()  # the next answer is lost, with its connection
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import socketserver
+import threading
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Self
+
+import redis
+
+
+class Moment:
+    """What a server holds now, to put it back later: as if it had lost what was written since."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._client = client
+        self._values = {key: client.dump(key) for key in client.scan_iter(count=1000)}
+
+    def come_back(self) -> None:
+        """The server holds what it held, and all of its clients have lost their connections."""
+        self._client.flushdb()
+        for key, value in self._values.items():
+            self._client.restore(key, 0, value)
+        drop_connections(self._client)
+
+
+def drop_connections(client: redis.Redis) -> int:
+    """End the connections of all clients but this one; returns how many."""
+    return int(client.client_kill_filter(_type="normal", skipme=True))
+
+
+class BrokenLine:
+    """Passes bytes on between clients and a server on loopback, until it is told to break."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
+        self._swallowing = threading.Event()
+        self._ended = threading.Event()
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+
+    def swallow(self) -> None:
+        """Let the server do what it is asked next, and lose its answer."""
+        self._swallowing.set()
+
+    def __enter__(self) -> Self:
+        self._threads[0].start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._listener.close()
+        for thread in self._threads:
+            thread.join()
+
+    def _accept(self) -> None:
+        while not self._ended.is_set():
+            if select.select([self._listener], [], [], 0.02)[0]:
+                with suppress(OSError):
+                    client, _ = self._listener.accept()
+                    self._threads.append(threading.Thread(target=self._pass_on, args=(client,), daemon=True))
+                    self._threads[-1].start()
+
+    def _pass_on(self, client: socket.socket) -> None:
+        with client, socket.create_connection(("127.0.0.1", self._target)) as server, suppress(OSError):
+            while not self._ended.is_set():
+                for source in select.select([client, server], [], [], 0.02)[0]:
+                    data = source.recv(65_536)
+                    if not data:
+                        return
+                    if source is server and self._swallowing.is_set():
+                        self._swallowing.clear()
+                        return
+                    (client if source is server else server).sendall(data)
+
+
+class FakeRedis(socketserver.ThreadingTCPServer):
+    """Answers commands by their name with the bytes given, others with +OK."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, answers: Mapping[str, bytes]) -> None:
+        self.answers = dict(answers)
+        super().__init__(("127.0.0.1", 0), _Conversation)
+        self.url = f"redis://127.0.0.1:{self.server_address[1]}/0"
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.02,))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self._thread.join()
+        self.server_close()
+
+
+class _Conversation(socketserver.StreamRequestHandler):
+    server: FakeRedis
+
+    def handle(self) -> None:
+        while line := self.rfile.readline():
+            words = [self._word() for _ in range(int(line[1:]))]
+            name = " ".join(words[:2]).upper()
+            self.wfile.write(self.server.answers.get(name, self.server.answers.get(words[0].upper(), b"+OK\r\n")))
+
+    def _word(self) -> str:
+        length = int(self.rfile.readline()[1:])
+        return self.rfile.read(length + 2)[:-2].decode("latin-1")
+
+
+def bulk(lines: Iterable[str]) -> bytes:
+    """A bulk reply of these lines, such as that to INFO."""
+    text = "".join(f"{line}\r\n" for line in lines).encode()
+    return b"$%d\r\n%b\r\n" % (len(text), text)

@@ -1,0 +1,118 @@
+"""Storing and committing a batch, when some of it cannot be."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from shoal.errors import StoreError
+from shoal.frontier import Frontier, open_frontier
+from shoal.model import Item, Lease, Link, Outcome
+from shoal.settle import NOT_STORABLE, settle
+from shoal.store import open_store
+from shoal.store.base import Store
+
+URLS = [f"http://{number}.example/" for number in range(4)]  # a new host gives one page at a time
+
+
+@pytest.fixture
+def frontier(tmp_path: Path) -> Iterator[Frontier]:
+    """With four pages queued."""
+    with open_frontier(f"sqlite:{tmp_path}/state.shoal", crawl="books") as frontier:
+        frontier.add([Link(url) for url in URLS])
+        yield frontier
+
+
+def _opened(frontier: Frontier, target: Path, fields: Sequence[str] = ()) -> Store:
+    store = open_store(str(target), crawl="books", fields=fields)
+    with store.open(committed=lambda: frontier.position(store.name), fresh=False) as position:
+        frontier.commit((), position=position)
+    return store
+
+
+def _leases(frontier: Frontier, count: int = 4) -> tuple[Lease, ...]:
+    leases = frontier.lease(count, 60.0, worker="w").leases
+    assert len(leases) == count
+    return leases
+
+
+def _done(lease: Lease, *items: Item) -> Outcome:
+    return Outcome(lease=lease, state="done", items=items or ({"url": lease.link.url},))
+
+
+def test_rows_and_outcomes_go_together(frontier: Frontier, tmp_path: Path) -> None:
+    """The pages are done, and their rows are in the file, in the order of the batch."""
+    store = _opened(frontier, tmp_path / "rows.jsonl")
+    settle(frontier, store, [_done(lease) for lease in _leases(frontier)])
+    store.close()
+    assert frontier.stats().done == 4
+    rows = [json.loads(line)["url"] for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert rows == URLS
+
+
+def test_without_a_store_the_frontier_keeps_the_rows(frontier: Frontier) -> None:
+    """In the same step."""
+    settle(frontier, None, [_done(lease) for lease in _leases(frontier)])
+    assert [row["url"] for row in frontier.items()] == URLS
+
+
+def test_nothing_to_settle_is_fine(frontier: Frontier) -> None:
+    """An empty batch does nothing."""
+    settle(frontier, None, [])
+    assert frontier.stats().queued == 4
+
+
+def test_what_was_lost_is_dropped(
+    frontier: Frontier, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A page whose lease was taken back is somebody else's; the others of the batch are done, once."""
+    store = _opened(frontier, tmp_path / "rows.jsonl")
+    leases = _leases(frontier)
+    frontier.release([leases[1].token])
+    with caplog.at_level(logging.WARNING, "shoal.settle"):
+        settle(frontier, store, [_done(lease) for lease in leases])
+        settle(frontier, store, [_done(lease) for lease in leases])  # an error made it unclear: once more
+    store.close()
+    assert (frontier.stats().done, frontier.stats().queued) == (3, 1)
+    rows = [json.loads(line)["url"] for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert rows == [URLS[0], URLS[2], URLS[3]]
+    assert caplog.messages[0] == "1 leases were lost; their pages are done again"
+
+
+def test_a_row_that_does_not_fit_costs_its_page_only(
+    frontier: Frontier, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It becomes a dead letter with the store's words, without its rows and with its links."""
+    store = _opened(frontier, tmp_path / "rows.csv", ["url"])
+    first, second, third, fourth = _leases(frontier)
+    bad = Outcome(
+        lease=second,
+        state="done",
+        items=({"url": second.link.url}, {"url": "x", "extra": 1}),
+        links=(Link("http://books.example/new", depth=1),),
+    )
+    with caplog.at_level(logging.ERROR, "shoal.settle"):
+        settle(frontier, store, [_done(first), bad, _done(third), _done(fourth)])
+    store.close()
+    assert (tmp_path / "rows.csv").read_text().split() == ["url", URLS[0], URLS[2], URLS[3]]
+    [letter] = frontier.dead()
+    assert (letter.url, letter.reason) == (URLS[1], NOT_STORABLE)
+    assert 'it has no "extra"' in letter.error
+    assert caplog.messages == [letter.error]
+    assert (frontier.stats().done, frontier.stats().queued) == (3, 1)
+
+
+def test_a_store_that_is_gone_stops_the_work(frontier: Frontier, tmp_path: Path) -> None:
+    """No page is given up for it: all of them are still leased, and can be released."""
+    target = tmp_path / "rows.jsonl"
+    store = _opened(frontier, target)
+    leases = _leases(frontier)
+    target.unlink()
+    with pytest.raises(StoreError, match=r"rows are missing from .*rows\.jsonl"):
+        settle(frontier, store, [_done(lease) for lease in leases])
+    store.close()
+    assert (frontier.stats().leased, frontier.stats().dead) == (4, 0)
