@@ -1,8 +1,8 @@
 """What may stand between shoal and a good Redis: a line that breaks, a moment that comes back, something else.
 
-    with BrokenLine(server.port) as line:
-        frontier = open_frontier(line.url, crawl="books")
-        line.swallow()  # the next answer is lost, with its connection
+with BrokenLine(server.port) as line:
+    frontier = open_frontier(line.url, crawl="books")
+    line.swallow()  # the next answer is lost, with its connection
 """
 
 from __future__ import annotations
@@ -113,7 +113,9 @@ class _Conversation(socketserver.StreamRequestHandler):
         while line := self.rfile.readline():
             words = [self._word() for _ in range(int(line[1:]))]
             name = " ".join(words[:2]).upper()
-            self.wfile.write(self.server.answers.get(name, self.server.answers.get(words[0].upper(), b"+OK\r\n")))
+            self.wfile.write(
+                self.server.answers.get(name, self.server.answers.get(words[0].upper(), b"+OK\r\n"))
+            )
 
     def _word(self) -> str:
         length = int(self.rfile.readline()[1:])

@@ -298,6 +298,7 @@ def _crawl(
 
 def _check(job: Job) -> None:
     """Refuse what cannot work, before anything is written."""
+    from shoal.frontier import crawl_names
     from shoal.worker import fetch_settings
 
     fetch_settings(job.crawl)
@@ -314,7 +315,7 @@ def _check(job: Job) -> None:
             raise ConfigError(
                 f"{output} is the state file, which keeps the rows by itself: leave --output out"
             )
-    if state is not None and not Path(state).exists():  # nothing is committed yet
+    if state is not None and not (Path(state).exists() and job.crawl.name in crawl_names(job.frontier)):
         with closing(store), store.open(committed=lambda: None, fresh=job.fresh):
             pass
 
@@ -607,6 +608,18 @@ def migrate(source: str, target: str, crawl_name: str | None) -> None:
     with _open(source, crawl_name) as old, open_frontier(target, crawl=old.crawl) as new:
         stats = move(old, new, waiting=lambda leased: _note(f"waiting for {leased} pages to be finished"))
         print(report.moved(old, stats, source, target))
+
+
+@shoal.command()
+@click.argument("damaged", metavar="FILE")
+@click.argument("target", metavar="NEW")
+def recover(damaged: str, target: str) -> None:
+    """Save what can be read of a damaged state file into a new one."""
+    from shoal import report
+    from shoal.frontier.sqlite_recover import recover as save
+
+    pages, items = save(damaged, target)
+    print(f"{report.count(pages, 'URL')} and {report.count(items, 'row')} saved: go on with --state {target}")
 
 
 def _note(text: str) -> None:

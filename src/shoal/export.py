@@ -74,17 +74,18 @@ def export_file(
     kind = format or _FORMATS.get(Path(output).suffix.lower())
     if kind is None:
         raise ConfigError(f"what kind of file is {output}? Name it *.jsonl or *.csv, or give --format")
+    place = Path(output)
     try:
-        with tempfile.NamedTemporaryFile(
-            dir=Path(output).parent, prefix=Path(output).name, delete=False
-        ) as target:
+        with tempfile.NamedTemporaryFile(dir=place.parent, prefix=place.name, delete=False) as target:
+            beside = Path(target.name)
             try:
                 count = export(rows, target, kind, safe=safe)
+                target.flush()
+                beside.chmod(0o666 & ~_umask())
+                beside.replace(place)
             except BaseException:
-                Path(target.name).unlink()
+                beside.unlink()
                 raise
-        Path(target.name).chmod(0o666 & ~_umask())
-        Path(target.name).replace(output)
     except OSError as error:
         raise StoreError(f"cannot write {output}: {error.strerror}") from error
     return count

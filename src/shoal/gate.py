@@ -18,7 +18,7 @@ from shoal.urls import normalize, origin
 
 KEEP_S = 24 * 3600.0  # RFC 9309 2.4: not longer than 24 hours
 MAX_REDIRECTS = 5  # RFC 9309 2.3.1.2
-KEEP_FAILURE_S = 3.0  # do not ask again for each of a host's pages
+KEEP_FAILURE_S = 0.2  # shorter than any backoff: each attempt at a page asks again
 
 
 class Gate:

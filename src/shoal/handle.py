@@ -6,6 +6,7 @@ so that a slow one does not stop the fetching; the built-in ones are quick and r
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 
@@ -14,7 +15,7 @@ import msgspec
 from shoal import crawl as builtin
 from shoal.crawl import Crawl, Handler
 from shoal.errors import ConfigError
-from shoal.model import PRIORITIES, Item, Link
+from shoal.model import PRIORITIES, Item, Link, State
 from shoal.parse import Page
 from shoal.store.encode import to_item
 from shoal.urls import normalize
@@ -24,7 +25,20 @@ InThread = Callable[[Callable[[], list[object]]], Awaitable[list[object]]]
 
 
 async def run(handler: Handler, page: Page, in_thread: InThread) -> list[object]:
-    """All that the handler returns or yields for this page. What it raises comes through."""
+    """All that the handler returns or yields for this page. What it raises comes through.
+
+    A CancelledError of its own comes as a RuntimeError: as it is, it would end the task that runs all this.
+    """
+    try:
+        return await _run(handler, page, in_thread)
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise RuntimeError("the handler was cancelled, by itself") from error
+
+
+async def _run(handler: Handler, page: Page, in_thread: InThread) -> list[object]:
     if inspect.isasyncgenfunction(handler) or inspect.iscoroutinefunction(handler):
         return await _awaited(handler(page))
     if handler.__module__ == builtin.__name__:
@@ -45,6 +59,16 @@ async def _awaited(result: object) -> list[object]:
 def _flat(result: object) -> list[object]:
     """One result, or several; a pydantic model can be iterated over, but is one."""
     return list(result) if isinstance(result, list | tuple | set | Iterator) else [result]
+
+
+class Ended(Exception):  # noqa: N818 - a decision, not an error
+    """Raised by a handler that has decided itself what becomes of its page."""
+
+    def __init__(self, state: State, reason: str, *, retry_s: float = 0.0) -> None:
+        super().__init__(reason)
+        self.state = state
+        self.reason = reason
+        self.retry_s = retry_s
 
 
 class Sorter:

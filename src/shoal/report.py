@@ -156,7 +156,7 @@ def status(frontier: Frontier, *, as_json: bool) -> str:
 
 def _worker(worker: WorkerRecord) -> str:
     rate = f", {worker.pages_per_s:,.1f} pages/s" if worker.alive else ", not heard of lately"
-    return f"{worker.name}: {worker.leases} leases{rate}"
+    return f"{worker.name}: {count(worker.leases, 'lease')}{rate}"
 
 
 def added(producer: Producer) -> str:

@@ -32,7 +32,7 @@ def settle(frontier: Frontier, store: Store | None, outcomes: Sequence[Outcome])
             return
         if not lost:
             return
-        log.warning("%d leases were lost; their pages are done again", len(lost))
+        log.warning("leases lost: %d; their pages are done again", len(lost))
         outcomes = [outcome for outcome in outcomes if outcome.lease.token not in lost]
 
 

@@ -386,7 +386,7 @@ def test_a_damaged_state_file_is_refused(shoal: Shell, done: Path, command: tupl
     _damage(done)
     line = shoal.refused(*command, "--state", "done.shoal")
     assert line.startswith("the state file done.shoal is damaged (")
-    assert "save what can be read with `sqlite3 done.shoal .recover | sqlite3 saved.shoal`" in line
+    assert "save what can be read with `shoal recover done.shoal saved.shoal`" in line
 
 
 def test_half_a_state_file_is_refused(shoal: Shell, done: Path) -> None:

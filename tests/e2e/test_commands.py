@@ -108,7 +108,10 @@ def test_an_interrupted_crawl_says_how_to_go_on_and_does(shoal: Shell) -> None:
     assert Counter(urls) == Counter(site.urls)
 
 
-def test_a_slow_handler_does_not_hold_up_an_interrupted_crawl(shoal: Shell, site: Site) -> None:
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_slow_handler_does_not_hold_up_an_interrupted_crawl(
+    shoal: Shell, site: Site, processes: str
+) -> None:
     """Ctrl-C ends it within two seconds, though a thread still runs the handler."""
     shoal.write(
         "slow.py",
@@ -123,7 +126,7 @@ def test_a_slow_handler_does_not_hold_up_an_interrupted_crawl(shoal: Shell, site
             time.sleep(30)
         """,
     )
-    process = shoal.start("run", "slow.py")
+    process = shoal.start("run", "slow.py", "--processes", processes)
     _until(lambda: site.fetches())
     time.sleep(0.2)  # the handler begins
     process.send_signal(signal.SIGINT)

@@ -431,6 +431,11 @@ MISTAKES = {
         "priority 10 is not in 0..9",
     ),
     "an exit": ("raise SystemExit(3)", "SystemExit", "SystemExit: 3"),
+    "a cancellation": (
+        "raise asyncio.CancelledError",
+        "RuntimeError",
+        "the handler was cancelled, by itself",
+    ),
     "a recursion": ("return row(page)", "RecursionError", "maximum recursion depth exceeded"),
 }
 

@@ -161,6 +161,29 @@ def test_what_a_handler_raises_comes_through() -> None:
             _run(broken)
 
 
+def test_a_cancellation_is_the_handlers_or_that_of_its_task() -> None:
+    """What a handler cancels itself is an error like others; whoever cancels its task is obeyed."""
+
+    async def cancels_itself(page: Page) -> None:
+        inner = asyncio.ensure_future(asyncio.sleep(30))
+        inner.cancel()
+        await inner
+
+    async def waits(page: Page) -> None:
+        await asyncio.sleep(30)
+
+    async def cancel() -> None:
+        task = asyncio.create_task(run(waits, _page(), _in_thread))
+        await asyncio.sleep(0)
+        task.cancel()
+        await task
+
+    with pytest.raises(RuntimeError, match="the handler was cancelled, by itself"):
+        _run(cancels_itself)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancel())
+
+
 # --- sorting: items -------------------------------------------------------------------------
 
 

@@ -86,7 +86,7 @@ class RedisFrontier(Frontier):
     def __init__(self, url: str, crawl: str, *, create: bool = True) -> None:
         """Raises ConfigError (no such crawl, bad URL), FrontierError, FrontierUnavailable."""
         self.crawl = crawl
-        self._server = Server(url, self._distrust)
+        self._server = Server(url, trouble=self._distrust)
         self._redis = self._server.client
         self._bell = Bell(url)
         self._base = f"{self._server.prefix}:{{{crawl}}}"

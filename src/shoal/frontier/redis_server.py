@@ -37,17 +37,19 @@ class Server:
     another one, may have gone back to an earlier moment, and its clients must know.
     """
 
-    def __init__(self, url: str, trouble: Callable[[], None] = lambda: None) -> None:
-        """Nothing is sent yet. `trouble` is called before FrontierUnavailable is raised.
+    def __init__(
+        self, url: str, timeout_s: float = TIMEOUT_S, *, trouble: Callable[[], None] = lambda: None
+    ) -> None:
+        """Nothing is sent yet. timeout_s: for each answer. trouble: called before FrontierUnavailable is raised.
 
         Raises ConfigError for a bad URL.
         """
         self.url = url
         self._trouble = trouble
-        self.client, self.prefix = _connect(url, TIMEOUT_S)
+        self.client, self.prefix = _connect(url, timeout_s)
 
     def check(self) -> None:
-        """Connect. Raises FrontierUnavailable, and FrontierError for a server that loses URLs or is too old."""
+        """Connect. Raises FrontierError for a server that loses URLs or is too old, FrontierUnavailable."""
         with self.translated():
             self.client.connection = self.client.connection_pool.get_connection()
             _check_server(self.client, self.url)
@@ -265,5 +267,6 @@ def escaped(text: str) -> str:
 def _script(verb: str) -> tuple[str, str]:
     """Source and SHA-1 of a verb."""
     folder = files("shoal.frontier").joinpath("lua")
-    source = folder.joinpath("lib.lua").read_text() + folder.joinpath(f"{verb}.lua").read_text()
+    shared = ("lib", "tickets") if verb.startswith("ticket_") else ("lib",)
+    source = "".join(folder.joinpath(f"{name}.lua").read_text() for name in (*shared, verb))
     return source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()

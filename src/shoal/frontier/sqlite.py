@@ -377,6 +377,13 @@ class SqliteFrontier(Frontier):
         if not crawl.paused:
             self.resume()
 
+    def load_items(self, items: Iterable[str]) -> None:
+        """Take over items, as JSON, of which nobody knows the page any more."""
+        with self._step():
+            self._db.executemany(
+                "INSERT INTO items (crawl, page, data) VALUES (?, 0, ?)", [(self._id, item) for item in items]
+            )
+
     def _records(self, where: str, values: tuple[Any, ...], limit: int | None = None) -> list[PageRecord]:
         with translated(self.path):
             rows = self._db.execute(

@@ -63,14 +63,20 @@ def translated(path: str) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
             raise FrontierError(f"cannot write the state file {path}: {error}") from error
+        if str(error).startswith("no such"):
+            raise FrontierError(_damaged(path, error)) from error
         raise FrontierUnavailable(f"cannot write the state file {path}: {error}") from error
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_NOTADB:
             raise FrontierError(f"{path} is not a state file of shoal: name another one") from error
-        raise FrontierError(
-            f"the state file {path} is damaged ({error}): save what can be read with"
-            f" `sqlite3 {path} .recover | sqlite3 saved.shoal`, then go on with --state saved.shoal"
-        ) from error
+        raise FrontierError(_damaged(path, error)) from error
+
+
+def _damaged(path: str, error: sqlite3.Error) -> str:
+    return (
+        f"the state file {path} is damaged ({error}): save what can be read with"
+        f" `shoal recover {path} saved.shoal`, then go on with --state saved.shoal"
+    )
 
 
 def crawl_names(path: str) -> list[str]:

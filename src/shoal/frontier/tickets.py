@@ -44,7 +44,7 @@ class Pace(Struct, frozen=True):
     running_s: float = 20.0
     """A slice without a beat for so long is taken for dead."""
     queued_s: float = 60.0
-    """A ticket that nobody has taken for so long is taken for lost; twice as long the next time, and so on."""
+    """A ticket that nobody has taken for so long is taken for lost; the next time after twice as long, ..."""
     tick_s: float = 2.0
     """Between two ticks of a node."""
     most: int = 256

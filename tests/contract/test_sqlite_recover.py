@@ -1,0 +1,79 @@
+"""What can be read of a damaged state file is saved."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from shoal.errors import ConfigError, FrontierError
+from shoal.frontier.sqlite import SqliteFrontier
+from shoal.frontier.sqlite_recover import recover
+from shoal.model import Limits, Link, Outcome
+
+PAGES = 3_000
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """A state file with pages that are done, dead and queued, and with items."""
+    path = tmp_path / "old.shoal"
+    with SqliteFrontier(str(path), "books") as frontier:
+        frontier.configure(Limits(per_host=1_000, max_pages=10_000))
+        frontier.describe({"output": None})
+        frontier.add([Link(f"http://a.test/{number:05}") for number in range(PAGES)])
+        while frontier.stats().done < PAGES // 2:
+            leases = frontier.lease(200, 60, worker="ann").leases
+            frontier.commit(
+                [Outcome(lease, "done", items=({"url": lease.link.url},)) for lease in leases[1:]]
+                + [Outcome(lease, "dead", reason="HTTP 404") for lease in leases[:1]]
+            )
+    return path
+
+
+def test_a_sound_file_is_saved_whole(state: Path, tmp_path: Path) -> None:
+    """Every URL with its state, every item, limits and description."""
+    target = str(tmp_path / "new.shoal")
+    with SqliteFrontier(str(state), "books") as old:
+        before, items = old.stats(), list(old.items())
+    assert recover(str(state), target) == (PAGES, before.items)
+    with SqliteFrontier(target, "books", create=False) as frontier:
+        after = frontier.stats()
+        for name in ("queued", "done", "dead", "skipped", "items", "fetches"):
+            assert getattr(after, name) == getattr(before, name), name
+        assert list(frontier.items()) == items
+        assert frontier.limits.max_pages == 10_000
+        assert frontier.describe() == {"output": None}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_most_of_a_damaged_file_is_saved_and_the_crawl_goes_on(
+    state: Path, tmp_path: Path, seed: int
+) -> None:
+    """Overwritten blocks cost what was in them; the rest can be leased and committed."""
+    damage = random.Random(seed)
+    content = bytearray(state.read_bytes())
+    for _ in range(6):
+        start = damage.randrange(16 * 4096, len(content) - 4096) // 4096 * 4096
+        content[start : start + 4096] = damage.randbytes(4096)
+    state.write_bytes(content)
+    target = str(tmp_path / "new.shoal")
+    pages, _ = recover(str(state), target)
+    assert pages > PAGES // 3
+    with SqliteFrontier(target, "books", create=False) as frontier:
+        while leases := frontier.lease(500, 60, worker="ann").leases:
+            assert frontier.commit([Outcome(lease, "done") for lease in leases]) == frozenset()
+        stats = frontier.stats()
+        assert (stats.queued, stats.seen) == (0, pages)
+
+
+def test_it_writes_to_new_files_only(state: Path, tmp_path: Path) -> None:
+    """Neither over another file, nor from one that is not there or not ours."""
+    with pytest.raises(ConfigError, match="exists already"):
+        recover(str(state), str(state))
+    with pytest.raises(ConfigError, match="no state file"):
+        recover(str(tmp_path / "none"), str(tmp_path / "new"))
+    (tmp_path / "text").write_text("hello " * 1000)
+    with pytest.raises(FrontierError, match="nothing can be read"):
+        recover(str(tmp_path / "text"), str(tmp_path / "new"))
