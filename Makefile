@@ -25,7 +25,7 @@ check: .venv/.dev ## style, types and layers
 	$(BIN)/lint-imports
 
 test: check services ## check, and all tests but the long ones; PYTEST_ARGS are passed on
-	$(BIN)/pytest -m 'not faults' $(PYTEST_ARGS)
+	$(BIN)/pytest -m 'not faults' -n 2 $(PYTEST_ARGS)
 
 faults: .venv/.dev services ## the long tests: processes killed at bad moments
 	$(BIN)/pytest -m faults $(PYTEST_ARGS)

@@ -43,6 +43,7 @@ class Nursery:
         self._process.stdin.flush()
         if not select.select([self._process.stdout], [], [], patience_s)[0]:
             self._process.kill()
+            self.__enter__()  # one command that hangs is no reason for the others to fail
             raise TimeoutError(f"shoal {' '.join(args)}: {err.read_text()}")
         return int(self._process.stdout.readline())
 

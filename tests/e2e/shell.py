@@ -16,7 +16,7 @@ from msgspec import Struct
 from tests.e2e.nursery import Nursery
 
 COMMAND = (sys.executable, "-m", "shoal.cli")
-PATIENCE_S = 60.0
+PATIENCE_S = 100.0
 _STREAMS = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 
 
