@@ -1,4 +1,4 @@
-"""What may stand between shoal and a good Redis: a line that breaks, a moment that comes back, something else.
+"""What may stand between shoal and a good Redis: a line that breaks, a moment of the past, another program.
 
 with BrokenLine(server.port) as line:
     frontier = open_frontier(line.url, crawl="books")
@@ -10,12 +10,46 @@ from __future__ import annotations
 import select
 import socket
 import socketserver
+import subprocess
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Self
 
 import redis
+from tests.services import RedisServer
+
+
+class Sentinel(RedisServer):
+    """Watches a master, and makes its replica the master when it is gone for half a second."""
+
+    MASTER = "queue"
+
+    def __init__(self, master: int) -> None:
+        """master: its port on loopback."""
+        super().__init__()
+        self._settings = self.folder / "sentinel.conf"
+        self._settings.write_text(
+            f"port {self.port}\nbind 127.0.0.1\ndir {self.folder}\n"
+            f"sentinel monitor {self.MASTER} 127.0.0.1 {master} 1\n"
+            f"sentinel down-after-milliseconds {self.MASTER} 500\n"
+            f"sentinel failover-timeout {self.MASTER} 2000\n"
+        )
+
+    @property
+    def url(self) -> str:
+        """Of the frontier that it leads to."""
+        return f"redis+sentinel://127.0.0.1:{self.port}/{self.MASTER}/0"
+
+    def wait_for_replica(self) -> None:
+        """Until it knows one, and that one has all that the master has."""
+        with self.client() as client:
+            while not any(each["master-link-status"] == "ok" for each in client.sentinel_slaves(self.MASTER)):
+                time.sleep(0.05)
+
+    def _launch(self, log: int) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([self._program, self._settings, "--sentinel"], stdout=log, stderr=log)
 
 
 class Moment:
@@ -91,7 +125,7 @@ class FakeRedis(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
 
     def __init__(self, answers: Mapping[str, bytes]) -> None:
-        self.answers = dict(answers)
+        self.answers = {"HELLO": b"%1\r\n+proto\r\n:3\r\n", **answers}
         super().__init__(("127.0.0.1", 0), _Conversation)
         self.url = f"redis://127.0.0.1:{self.server_address[1]}/0"
         self._thread = threading.Thread(target=self.serve_forever, args=(0.02,))

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -275,8 +275,8 @@ def _crawl(
         fresh=fresh,
     )
     _check(job)
-    stats = local.prepare(job)
     log.set_up(as_json=log_json, quiet=quiet, verbose=verbose)
+    stats = local.prepare(job)
     say = report.Speaker(job, quiet=quiet, as_json=log_json)
     if stats.finished and drain:
         say.already_finished(stats)
@@ -291,8 +291,7 @@ def _crawl(
         stopped = local.run(job, watch)
     finally:
         watch.close()
-    with job.open_frontier() as opened:
-        stats = say.end(opened, stopped=stopped)
+    stats = local.look_back(job, partial(say.end, stopped=stopped), patient=not stopped)
     return INTERRUPTED if stopped else report.exit_code(stats, strict=strict)
 
 

@@ -67,6 +67,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Least time between the starts of two fetches of a host; robots.txt can only raise it."""
     retries: int = 3
     """How often a failed fetch is tried again."""
+    retry_delay_s: float = 1.0
+    """The first retry comes after up to so long, the next one after up to twice that, and so on."""
     user_agent: str = f"shoal/{__version__}"
     """What to call oneself; its first word is looked up in robots.txt."""
     headers: tuple[tuple[str, str], ...] = ()
@@ -124,6 +126,7 @@ _LEAST: Mapping[str, float] = {
     "per_host": 1,
     "delay_s": 0,
     "retries": 0,
+    "retry_delay_s": 0.001,
     "connect_timeout_s": 0.001,
     "read_timeout_s": 0.001,
     "total_timeout_s": 0.001,
@@ -189,7 +192,11 @@ class Crawl:
         return DEFAULT if spelling == DEFAULT else spelling  # for which urls.py has a short cut
 
     def retries(self) -> Retries:
-        return Retries(max_attempts=self.settings.retries + 1)
+        return Retries(
+            max_attempts=self.settings.retries + 1,
+            base_s=self.settings.retry_delay_s,
+            cap_s=max(Retries().cap_s, self.settings.retry_delay_s),
+        )
 
     def limits(self) -> Limits:
         settings = self.settings

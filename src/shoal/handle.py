@@ -89,7 +89,7 @@ class Sorter:
             if isinstance(result, Link):
                 link = result if _is_complete(result) else self._complete(result, page)
                 _check(link)
-                if self._reason(link.url) is None:
+                if self._reason(link.url, page.url) is None:
                     links.append(link)
             elif result is not None:
                 items.append(to_item(result))

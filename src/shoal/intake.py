@@ -18,7 +18,10 @@ def read_link(entry: bytes, spelling: Spelling = DEFAULT, priority: int = 0) -> 
     """
     text = entry.strip()
     is_json = text.startswith(b"{")
-    given = msgspec.json.decode(text, type=_Entry) if is_json else _Entry(url=text.decode())
+    try:
+        given = msgspec.json.decode(text, type=_Entry) if is_json else _Entry(url=text.decode())
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
     url = normalize(given.url, None, spelling)
     if url is None:
         raise ValueError("not an http(s) URL")
@@ -35,5 +38,5 @@ def spelling_of(description: Mapping[str, object]) -> Spelling:
 class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     url: str
     priority: Annotated[int, msgspec.Meta(ge=0, le=9)] | None = None
-    depth: Annotated[int, msgspec.Meta(ge=0)] = 0
+    depth: Annotated[int, msgspec.Meta(ge=0, le=2**31)] = 0
     meta: dict[str, object] | None = None

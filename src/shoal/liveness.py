@@ -9,21 +9,26 @@ from pathlib import Path
 from shoal.frontier import Frontier
 
 
-def worker_name() -> str:
-    """The name of a worker in this process: host, pid, and when the process was started."""
-    return f"{socket.gethostname()}:{os.getpid()}:{_started(os.getpid())}"
+def worker_name(part: str = "") -> str:
+    """The name of a worker in this process: host, pid, and when the process was started.
+
+    part: sets apart the workers that one process has, at once or one after the other.
+    """
+    return f"{socket.gethostname()}:{os.getpid()}:{_started(os.getpid())}" + (f"/{part}" if part else "")
 
 
 def reap_dead(frontier: Frontier) -> int:
     """Take back the leases of workers of this machine that are no more; returns how many."""
-    return sum(frontier.reap(each.name) for each in frontier.workers() if each.leases and _is_dead(each.name))
+    return sum(frontier.reap(each.name) for each in frontier.workers() if each.leases and is_dead(each.name))
 
 
-def _is_dead(name: str) -> bool:
-    host, _, rest = name.rpartition(":")[0].rpartition(":")
-    if host != socket.gethostname() or not rest.isdigit():
+def is_dead(name: str) -> bool:
+    """Whether this names a worker of this machine whose process is no more."""
+    process, _, started = name.partition("/")[0].rpartition(":")
+    host, _, pid = process.rpartition(":")
+    if host != socket.gethostname() or not pid.isdigit():
         return False
-    return _started(int(rest)) != name.rpartition(":")[2]
+    return _started(int(pid)) != started
 
 
 def _started(pid: int) -> str:

@@ -11,25 +11,26 @@ import gc
 import logging
 import multiprocessing
 import os
+import select
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from multiprocessing.process import BaseProcess
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from shoal.crawl import Crawl
-from shoal.errors import ConfigError, FrontierUnavailable, ShoalError
+from shoal.errors import ConfigError, FrontierUnavailable, ShoalError, StoreUnavailable
 from shoal.frontier import Frontier, open_frontier
 from shoal.liveness import reap_dead, worker_name
 from shoal.model import Stats
 from shoal.place import shown
 from shoal.store import open_store
 from shoal.store.base import Store
-from shoal.worker import Worker
+from shoal.worker import TROUBLE_S, Worker
 
 WATCH_S = 0.25
 STOPS = (signal.SIGINT, signal.SIGTERM)
@@ -39,6 +40,7 @@ FAILED = 3  # exit code of a child that has told why
 SHARED = ("scope", "allow", "deny", "max_depth", "max_pages", "max_pages_per_host", "per_host", "delay_s")
 """Settings in which the workers of a crawl should agree."""
 
+T = TypeVar("T")
 log = logging.getLogger("shoal.local")
 
 
@@ -90,7 +92,7 @@ def prepare(job: Job) -> Stats:
             before = frontier.describe()
             _check_same(job, before)
             _tell_differences(job, before, frontier)
-        with _opened_store(job, frontier, fresh=job.fresh):
+        with opened_store(job, frontier, fresh=job.fresh):
             pass
         frontier.configure(job.crawl.limits())
         frontier.describe({**_fixed(job), "settings": msgspec.to_builtins(job.crawl.settings)})
@@ -119,7 +121,8 @@ def _check_same(job: Job, before: Mapping[str, object]) -> None:
 
 def _tell_differences(job: Job, before: Mapping[str, object], frontier: Frontier) -> None:
     """Workers that are running know nothing of settings given only here: say so."""
-    theirs, ours = before.get("settings"), msgspec.to_builtins(job.crawl.settings)
+    theirs = before.get("settings")
+    ours = msgspec.json.decode(msgspec.json.encode(job.crawl.settings))  # as theirs: with lists, not tuples
     if not isinstance(theirs, Mapping) or not any(worker.alive for worker in frontier.workers()):
         return
     differing = [name for name in SHARED if theirs.get(name) != ours[name]]
@@ -137,7 +140,7 @@ def _shown(value: object) -> str:
 
 
 @contextmanager
-def _opened_store(job: Job, frontier: Frontier, *, fresh: bool = False) -> Iterator[Store | None]:
+def opened_store(job: Job, frontier: Frontier, *, fresh: bool = False) -> Iterator[Store | None]:
     """The store of the items, ready to be written; with `fresh`, store and frontier are emptied first."""
     store = job.open_store()
     if store is None:
@@ -169,12 +172,25 @@ def run(job: Job, watch: Watch) -> bool:
         return _work(job, parent=None)
 
 
+def look_back(job: Job, look: Callable[[Frontier], T], *, patient: bool) -> T:
+    """Look at the frontier once more when all is over. patient: wait until that can be done."""
+    while True:
+        try:
+            with job.open_frontier() as frontier:
+                return look(frontier)
+        except FrontierUnavailable as error:
+            if not patient:
+                raise
+            log.error("%s; trying again every %g s", error, TROUBLE_S)
+            time.sleep(TROUBLE_S)
+
+
 def _work(job: Job, parent: int | None) -> bool:
     """Work in this process; returns whether it was stopped. `parent`: a pipe that closes when it dies."""
     with (
         job.open_frontier() as frontier,
-        _opened_store(job, frontier) as store,
-        asyncio.Runner(loop_factory=_loop_factory()) as runner,
+        opened_store(job, frontier) as store,
+        asyncio.Runner(loop_factory=loop_factory()) as runner,
     ):
         stopped = runner.run(_work_until_stopped(job, frontier, store, parent))
     gc.collect()  # upa_url complains on stderr about URLs that are left in cycles when the process ends
@@ -206,7 +222,8 @@ async def _work_until_stopped(job: Job, frontier: Frontier, store: Store | None,
     return stopped
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """Makes event loops: the fastest kind that there is."""
     try:
         import uvloop
     except ImportError:  # not made for Windows
@@ -220,7 +237,7 @@ def _watching(job: Job, watch: Watch) -> Iterator[None]:
     end = threading.Event()
 
     def look() -> None:
-        with job.open_frontier() as frontier:
+        with suppress(ShoalError), job.open_frontier() as frontier:
             while not end.wait(WATCH_S):
                 _show(watch, frontier)
             _show(watch, frontier)
@@ -281,15 +298,28 @@ class _Parent:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         try:
-            _work(self._job, parent=self._lifeline)
+            self._work_through_trouble()
         except ShoalError as error:
             log.error("%s", error)
             raise SystemExit(FAILED) from None
+
+    def _work_through_trouble(self) -> None:
+        """Work; if a full disk or the like keeps it from starting, try again, unless the parent is gone."""
+        orphaned: list[int] = []
+        while not orphaned:
+            try:
+                _work(self._job, parent=self._lifeline)
+                return
+            except (FrontierUnavailable, StoreUnavailable) as error:
+                log.error("%s; nothing is lost, trying again every %g s", error, TROUBLE_S)
+                orphaned, _, _ = select.select([self._lifeline], [], [], TROUBLE_S)
 
     def _replace_the_dead(self) -> None:
         for child in [child for child in self._children if not child.is_alive()]:
             self._children.remove(child)
             if child.exitcode == FAILED:
+                for other in self._children:
+                    other.terminate()
                 raise ShoalError("a worker failed; see its message above")
             if child.exitcode and not self._stopped:
                 log.warning("worker %s died (exit code %s); starting another one", child.pid, child.exitcode)

@@ -64,7 +64,7 @@ class Scope(Struct, frozen=True):
 
     mode: Mode
     homes: frozenset[str]
-    """The seeds' host keys, or their registrable domains; empty if any host will do."""
+    """The seeds' host keys, or their registrable domains; empty if any host will do, or without seeds."""
     allow: tuple[Glob, ...] = ()
     deny: tuple[Glob, ...] = ()
 
@@ -90,13 +90,19 @@ class Scope(Struct, frozen=True):
             homes = frozenset()
         return cls(mode, homes, tuple(map(compile_glob, allow)), tuple(map(compile_glob, deny)))
 
-    def reason(self, url: str) -> str | None:
-        """Why a normalized URL does not belong, in words that can be grouped; None if it belongs."""
+    def reason(self, url: str, page: str = "") -> str | None:
+        """Why a normalized URL does not belong, in words that can be grouped; None if it belongs.
+
+        page: where it was found, which stands for the seeds if there are none.
+        """
         if self.mode == "host":
-            if host_key(url) not in self.homes:
+            homes = self.homes or {host_key(each) for each in (page,) if each}
+            if host_key(url) not in homes:
                 return "scope: other host"
-        elif self.mode == "domain" and registrable_domain(host_key(url)) not in self.homes:
-            return "scope: other domain"
+        elif self.mode == "domain":
+            homes = self.homes or {registrable_domain(host_key(each)) for each in (page,) if each}
+            if registrable_domain(host_key(url)) not in homes:
+                return "scope: other domain"
         for glob in self.deny:
             if glob.matches(url):
                 return f"scope: denied by {glob.pattern}"

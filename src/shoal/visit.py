@@ -51,16 +51,16 @@ class Visitor:
 
     async def visit(self, lease: Lease) -> Outcome:
         """Fetch and read the leased page. Raises nothing; it may be cancelled."""
-        attempt = _Attempt(lease)
+        attempt = Attempt(lease)
         try:
             outcome = await self._visit(attempt)
         except Exception as error:
             log.exception("shoal itself failed on %s", lease.link.url)
-            outcome = attempt.end(self._again("internal error", lease), _traceback(error))
+            outcome = attempt.end(self._again("internal error", lease), traceback_of(error))
         log.debug("%s %s", outcome.state, lease.link.url, extra=_fields(outcome))
         return outcome
 
-    async def _visit(self, attempt: _Attempt) -> Outcome:
+    async def _visit(self, attempt: Attempt) -> Outcome:
         lease, url = attempt.lease, attempt.lease.link.url
         if self._settings.obey_robots:
             rules = self._gate.known(url) or await self._read_rules(url)
@@ -97,7 +97,7 @@ class Visitor:
     def _again(self, reason: str, lease: Lease) -> Retry | Dead:
         return retry(reason, lease.attempt, retries=self._retries, draw=random.random())
 
-    def _redirect(self, verdict: Redirect, answer: Response, attempt: _Attempt) -> Outcome:
+    def _redirect(self, verdict: Redirect, answer: Response, attempt: Attempt) -> Outcome:
         """The target is a link of its own: scope, seen, robots.txt and politeness are asked about it too."""
         link = attempt.lease.link
         target = normalize(verdict.location, link.url, self._spelling)
@@ -105,7 +105,7 @@ class Visitor:
         hop = follow(target, link.url, link.via, set_cookie=cookie)
         if isinstance(hop, Dead):
             return attempt.end(hop, f"to {verdict.location}")
-        if self._scope.reason(hop.url) is not None:
+        if self._scope.reason(hop.url, link.url) is not None:
             if link.depth == 0:
                 log.warning("%s redirects to %s, which is out of scope", link.url, hop.url)
             return attempt.done(REDIRECTED_AWAY, f"to {hop.url}")
@@ -120,7 +120,7 @@ class Visitor:
         )
         return attempt.done(REDIRECTED, f"to {hop.url}", links=(further,))
 
-    async def _read(self, answer: Response, attempt: _Attempt) -> Outcome:
+    async def _read(self, answer: Response, attempt: Attempt) -> Outcome:
         page = Page(
             answer,
             attempt.lease.link,
@@ -135,24 +135,26 @@ class Visitor:
         try:
             results = await handle.run(self._crawl.handler(page.url), page, self._in_thread)
             items, links = self._sorter.sort(results, page)
+        except handle.Ended as decision:
+            return attempt.decided(decision)
         except (Exception, SystemExit) as error:
             log.warning("the handler of %s raised %s: %s", page.url, type(error).__name__, error)
             reason = f"handler raised {type(error).__name__}"
-            return attempt.end(self._again(reason, attempt.lease), _traceback(error))
+            return attempt.end(self._again(reason, attempt.lease), traceback_of(error))
         if self._settings.obey_noindex and "noindex" in page.robots_directives:
             return attempt.done(NOINDEX, links=links)
         return attempt.done(items=items, links=links)
 
-    def _canonical(self, page: Page, attempt: _Attempt) -> Outcome:
+    def _canonical(self, page: Page, attempt: Attempt) -> Outcome:
         link, url = attempt.lease.link, page.canonical or ""
-        links = () if self._scope.reason(url) else (replace(link, url=url, key="", via=()),)
+        links = () if self._scope.reason(url, link.url) else (replace(link, url=url, key="", via=()),)
         return attempt.done(CANONICAL, f"is {url}", links=links)
 
     def _in_thread(self, work: Callable[[], list[object]]) -> Awaitable[list[object]]:
         return asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
-class _Attempt:
+class Attempt:
     """What is known so far of one attempt; each of its ends makes the outcome."""
 
     def __init__(self, lease: Lease) -> None:
@@ -190,6 +192,12 @@ class _Attempt:
             )
         return self._outcome("dead", verdict.reason, error, pause_s=verdict.pause_s)
 
+    def decided(self, decision: handle.Ended) -> Outcome:
+        """The handler has said itself how it ends."""
+        cause = decision.__cause__
+        error = traceback_of(cause) if cause is not None else ""
+        return self._outcome(decision.state, decision.reason, error, retry_s=decision.retry_s)
+
     def _outcome(
         self,
         state: State,
@@ -218,7 +226,7 @@ class _Attempt:
         )
 
 
-def _traceback(error: BaseException) -> str:
+def traceback_of(error: BaseException) -> str:
     """The end of the traceback, from the handler's own code on."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [at for at, frame in enumerate(frames) if frame.filename not in _MACHINERY]

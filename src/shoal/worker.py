@@ -17,7 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from itertools import count
-from typing import TypeVar
+from math import inf
+from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -42,22 +43,42 @@ T = TypeVar("T")
 log = logging.getLogger("shoal.worker")
 
 
+class Visits(Protocol):
+    """Knows how to deal with a page: see `shoal.visit.Visitor`."""
+
+    async def visit(self, lease: Lease) -> Outcome:
+        """Raises nothing; it may be cancelled."""
+
+
 class Worker:
     """Works for one crawl until it is finished, or until `stop`."""
 
     def __init__(
-        self, crawl: Crawl, frontier: Frontier, store: Store | None, *, name: str, drain: bool = True
+        self,
+        crawl: Crawl,
+        frontier: Frontier,
+        store: Store | None,
+        *,
+        name: str,
+        drain: bool = True,
+        patience_s: float = inf,
     ) -> None:
-        """drain: return when the crawl is finished; otherwise wait for more work for ever."""
+        """drain: return when the crawl is finished; otherwise wait for more work.
+
+        patience_s: return after so long without work.
+        """
         self._crawl = crawl
         self._frontier = frontier
         self._store = store
         self._name = name
         self._drain = drain
+        self._patience_s = patience_s
+        self._busy_at = time.monotonic()
         self._fetching: dict[int, asyncio.Task[None]] = {}
         self._finished: list[tuple[float, Outcome]] = []  # when the visit ended, how
         self._news = asyncio.Event()
         self._stopping = asyncio.Event()
+        self._leaving = False
         self._since = time.time()
         self._tended_at = time.monotonic() - TEND_S
         self._visited = 0  # since then
@@ -67,19 +88,30 @@ class Worker:
         """Work. Raises FrontierError or StoreError if frontier or store cannot be used any more."""
         handlers = HandlerThreads(self._crawl.settings.concurrency)
         async with Fetcher(fetch_settings(self._crawl)) as fetcher:
-            self._visitor = Visitor(self._crawl, fetcher, handlers)
             try:
-                while not self._stopping.is_set():
-                    grant = await self._turn()
-                    for lease in grant.leases:
-                        self._fetching[lease.token] = asyncio.create_task(self._visit(lease))
-                    if grant.finished and self._drain:
-                        break
-                    await self._idle(grant.again_s)
+                await self.work(Visitor(self._crawl, fetcher, handlers))
             finally:
-                await self._wind_up()
                 handlers.shutdown()
-                self._thread.shutdown()
+
+    async def work(self, visitor: Visits) -> None:
+        """As `run`, with a visitor that others may use as well."""
+        self._visitor = visitor
+        try:
+            while not self._stopping.is_set():
+                grant = await self._turn()
+                for lease in grant.leases:
+                    self._fetching[lease.token] = asyncio.create_task(self._visit(lease))
+                if self._is_over(grant):
+                    break
+                await self._idle(grant.again_s)
+        finally:
+            await self._wind_up()
+            self._thread.shutdown()
+
+    def leave(self) -> None:
+        """Lease no more, and return when all that has begun is done. Call it in the loop."""
+        self._leaving = True
+        self._tell()
 
     def stop(self) -> None:
         """Lease no more, finish what can be finished in GRACE_S, give the rest back. Call it in the loop."""
@@ -130,8 +162,16 @@ class Worker:
         reap_dead(self._frontier)
         return self._frontier.extend(list(self._fetching), LEASE_S)
 
+    def _is_over(self, grant: Grant) -> bool:
+        if self._fetching or self._finished:
+            self._busy_at = time.monotonic()
+            return False
+        waited_s = time.monotonic() - self._busy_at
+        return self._leaving or waited_s >= self._patience_s or (grant.finished and self._drain)
+
     def _room(self) -> int:
-        return 0 if self._stopping.is_set() else self._crawl.settings.concurrency - len(self._fetching)
+        stays = not (self._leaving or self._stopping.is_set())
+        return 0 if not stays else self._crawl.settings.concurrency - len(self._fetching)
 
     async def _idle(self, again_s: float | None) -> None:
         """Until a page is finished, time may have brought work, or somebody else has."""

@@ -7,11 +7,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from msgspec.structs import replace
+from tests.contract.conftest import BACKENDS
 
 from shoal.frontier.tickets import Pace, Ticket
 from shoal.model import Limits, Link, Outcome
 from shoal.tickets import tickets_of
-from tests.contract.conftest import BACKENDS
 
 NOW = 1_000_000.0
 PACE = Pace(slice_s=30, running_s=20, queued_s=60, most=4)

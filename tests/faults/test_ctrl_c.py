@@ -129,9 +129,9 @@ def test_the_second_time_kills_it_at_once(new_crawling, site, stop, processes):
 @pytest.mark.parametrize("stop", [ctrl_c, sigterm])
 def test_it_can_be_stopped_at_any_moment(new_crawling, site, rng: Random, rounds, stop, processes):
     """Also while it starts, once it has touched a file; never does it go on as if nothing was said."""
-    crawling = new_crawling(site, "jsonl", "--processes", processes)
     site.latency_s = 1.0
     for _ in range(max(1, rounds // 6)):
+        crawling = new_crawling(site, "jsonl", "--processes", processes)
         run = crawling.start()
         assert crawling.until(crawling.state.exists, run)
         time.sleep(rng.uniform(0.0, 0.8))

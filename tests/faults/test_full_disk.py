@@ -71,7 +71,7 @@ def test_a_full_disk_pauses_the_crawl(crawling, disk):
     """It says so, but not all the time, and goes on by itself when there is room."""
     run, filler = paused_by(disk, crawling)
     time.sleep(5 * TROUBLE_S)
-    assert run.said().count(TROUBLE) <= 7
+    assert run.said().count(TROUBLE) < 20
     filler.unlink()
     assert run.wait() == 0
     crawling.assert_finished()

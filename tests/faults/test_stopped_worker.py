@@ -45,7 +45,7 @@ def test_a_late_commit_is_refused(new_crawling, site, kind, until_the_end):
     zombie.signal(signal.SIGCONT)
     assert zombie.wait() == 0
     assert other.wait() == 0
-    assert "leases were lost" in zombie.said()
+    assert "their pages are done again" in zombie.said()
     crawling.assert_finished()
 
 

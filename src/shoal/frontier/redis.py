@@ -97,6 +97,7 @@ class RedisFrontier(Frontier):
         self._in_doubt = False  # whether Redis may hold other leases for us than these
         self._positions: dict[str, int] = {}  # as they were read last
         try:
+            self._server.connect()
             self._server.check()
             self._check_crawl(create)
         except BaseException:
@@ -144,14 +145,14 @@ class RedisFrontier(Frontier):
         position: tuple[str, int] | None = None,
         now: float | None = None,
     ) -> frozenset[int]:
-        found: dict[int, Link] = {}
+        found: dict[tuple[int, int], Link] = {}  # one that is too deep may come again less deep
         for link in (link for outcome in outcomes for link in outcome.links):
-            found.setdefault(fingerprint(link.url, link.key), link)
+            found.setdefault((fingerprint(link.url, link.key), link.depth), link)
         packed = [pack_outcome(outcome) for outcome in outcomes]
         store, length = position or ("", 0)
         before = self._positions.get(store, "")
         while True:
-            new = [pack_link(link) for mark, link in found.items() if mark not in self._seen]
+            new = [pack_link(link) for (mark, _), link in found.items() if mark not in self._seen]
             answer, *rest = self._call("commit", packed, new, store, length, before, self._epoch, now=now)
             if answer == b"epoch":
                 self._keep_up(rest[0].decode())
@@ -165,7 +166,7 @@ class RedisFrontier(Frontier):
                 return lost
             self._held.difference_update(outcome.lease.token for outcome in outcomes)
             deepest = int(rest[0]) if rest[0] != b"" else None
-            self._seen.update(m for m, link in found.items() if deepest is None or link.depth <= deepest)
+            self._seen.update(mark for mark, depth in found if deepest is None or depth <= deepest)
             return frozenset()
 
     def _keep_up(self, epoch: str) -> None:

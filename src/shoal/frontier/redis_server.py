@@ -40,18 +40,26 @@ class Server:
     def __init__(
         self, url: str, timeout_s: float = TIMEOUT_S, *, trouble: Callable[[], None] = lambda: None
     ) -> None:
-        """Nothing is sent yet. timeout_s: for each answer. trouble: called before FrontierUnavailable is raised.
+        """Nothing is sent yet.
 
+        timeout_s: for each answer. trouble: called before FrontierUnavailable is raised.
         Raises ConfigError for a bad URL.
         """
         self.url = url
         self._trouble = trouble
         self.client, self.prefix = _connect(url, timeout_s)
 
-    def check(self) -> None:
-        """Connect. Raises FrontierError for a server that loses URLs or is too old, FrontierUnavailable."""
+    def connect(self) -> None:
+        """Raises ConfigError for an unknown parameter in the URL, FrontierUnavailable, FrontierError."""
         with self.translated():
-            self.client.connection = self.client.connection_pool.get_connection()
+            try:
+                self.client.connection = self.client.connection_pool.get_connection()
+            except TypeError as error:
+                raise ConfigError(f"not a Redis URL: {shown(self.url)} ({error})") from error
+
+    def check(self) -> None:
+        """Raise FrontierError for a server that would lose URLs or is too old."""
+        with self.translated():
             _check_server(self.client, self.url)
 
     def call(
@@ -146,6 +154,7 @@ def crawl_names(url: str) -> list[str]:
     """The crawls of a server. Raises as RedisFrontier does."""
     server = Server(url)
     try:
+        server.connect()
         return server.names()
     finally:
         server.close()
@@ -209,7 +218,8 @@ def _check_server(client: Any, url: str) -> None:
             f"{shown(url)} throws keys away when its memory is full (maxmemory-policy {policy}), which would"
             " lose URLs: set it to noeviction"
         )
-    if not _info(client, "persistence").get("aof_enabled", 1) and _setting(client, "save") == "":
+    persistence = {"loading": 0, "aof_enabled": 1, **_info(client, "persistence")}
+    if not (persistence["loading"] or persistence["aof_enabled"]) and _setting(client, "save") == "":
         _warn_once(
             f"{shown(url)} keeps nothing on disk: a restart of it loses the crawl; switch appendonly on"
         )
@@ -251,9 +261,11 @@ _PASSING = (
     redis.TimeoutError,
     redis.ReadOnlyError,
     redis.exceptions.OutOfMemoryError,
+    redis.exceptions.ClusterDownError,
+    redis.exceptions.TryAgainError,
 )
 _PASSES = re.compile(
-    "(?:^|: -)(?:OOM|READONLY|LOADING|MISCONF|NOREPLICAS|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY)\\b"
+    "(?:^|: -)(?:OOM|READONLY|LOADING|MISCONF|NOREPLICAS|BUSY)\\b"
 )
 """What an error begins with that will pass, also if Redis before 7 reports it out of a script."""
 

@@ -1,4 +1,4 @@
-"""The tickets of a crawl on Redis: a Lua script for each verb, lua/ticket_*.lua; lua/tickets.lua has the keys."""
+"""The tickets of a crawl on Redis: a Lua script for each verb; lua/tickets.lua has the keys."""
 
 from __future__ import annotations
 

@@ -1,0 +1,13 @@
+"""Queue URLs: those given on the command line, the first of them before all others.
+
+python producer.py https://site.example/index https://site.example/page1
+"""
+
+import sys
+
+from scraper import scrape
+
+first, *others = sys.argv[1:]
+print(scrape.apply_async(args=[first], priority=9))
+for url in others:
+    print(scrape.delay(url))

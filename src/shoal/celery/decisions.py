@@ -1,0 +1,91 @@
+"""What Celery's exceptions say about a URL, and `self.request` for functions that run in a slice."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import datetime
+from typing import Any
+
+from celery.app.task import Context
+from celery.exceptions import Ignore, MaxRetriesExceededError, Reject, Retry
+
+from shoal.handle import Ended
+from shoal.model import Lease
+
+current_request: ContextVar[Context | None] = ContextVar("current_request", default=None)
+"""The request of the function that runs here in a slice. `self.retry` notes on it what it has decided:
+"allowed" for another attempt, "given_up" after the last one."""
+
+
+def request_for(lease: Lease, task: str) -> Context:
+    """What a task's `self.request` says of a leased URL."""
+    link = lease.link
+    return Context(
+        id=str(lease.fingerprint),
+        task=task,
+        args=(link.url,),
+        kwargs=dict(link.meta or {}),
+        retries=lease.attempt - 1,
+        delivery_info={"priority": link.priority},
+        called_directly=False,
+        is_eager=False,
+    )
+
+
+def run_decided(work: Callable[[], Any], request: Context, max_attempts: int) -> Any:
+    """Run plain code with this request; Celery's exceptions come out as decisions (`Ended`).
+
+    An iterator is read to its end, since its code runs only then; what is awaitable is wrapped.
+    """
+    with _decided(request, max_attempts):
+        result = work()
+        if inspect.iscoroutine(result):
+            return _await_decided(result, request, max_attempts)
+        if inspect.isasyncgen(result):
+            return _await_decided(_collected(result), request, max_attempts)
+        return list(result) if isinstance(result, Iterator) else result
+
+
+async def _await_decided(result: Any, request: Context, max_attempts: int) -> Any:
+    with _decided(request, max_attempts):
+        return await result
+
+
+async def _collected(results: Any) -> list[object]:
+    return [each async for each in results]
+
+
+@contextmanager
+def _decided(request: Context, max_attempts: int) -> Iterator[None]:
+    token = current_request.set(request)
+    try:
+        yield
+    except Retry as retry:
+        cause = retry.exc if isinstance(retry.exc, BaseException) else None
+        reason = f"retried after {type(cause).__name__}" if cause else "retried"
+        allowed = request.get("allowed") or request.retries + 1 < max_attempts
+        raise Ended("queued" if allowed else "dead", reason, retry_s=_seconds(retry.when)) from cause
+    except Ignore as ignored:
+        raise Ended("skipped", str(ignored) or "ignored") from None
+    except Reject as reject:
+        again = reject.requeue and request.retries + 1 < max_attempts
+        raise Ended("queued" if again else "dead", str(reject.reason or "rejected")) from None
+    except MaxRetriesExceededError as error:
+        raise Ended("dead", "too many retries") from error
+    except Exception as error:
+        if request.get("given_up"):
+            raise Ended("dead", f"raised {type(error).__name__}") from error
+        raise
+    finally:
+        current_request.reset(token)
+
+
+def _seconds(when: object) -> float:
+    """From now until a Retry's time: seconds, or a date."""
+    if isinstance(when, datetime):
+        return max(0.0, when.timestamp() - time.time())
+    return float(when) if isinstance(when, int | float) else 0.0

@@ -1,0 +1,242 @@
+"""The task that users call: what looks like sending a message puts a URL into the frontier."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, ClassVar
+
+from celery import Task
+from celery.app.task import Context
+from celery.exceptions import MaxRetriesExceededError, Retry
+from celery.utils.time import maybe_make_aware
+from kombu.exceptions import OperationalError
+
+from shoal import direct
+from shoal.celery.decisions import current_request, request_for, run_decided
+from shoal.celery.office import Office, office_of
+from shoal.celery.result import Scrape
+from shoal.crawl import check_url
+from shoal.errors import ConfigError, FrontierUnavailable
+from shoal.frontier.base import check_priority
+from shoal.frontier.snapshot import chunked
+from shoal.model import Lease, Link
+from shoal.parse import Page
+from shoal.produce import Counts
+from shoal.urls import normalize
+
+BATCH = 1_000
+
+_WITHOUT_MEANING = frozenset(
+    {
+        *(
+            "add_to_parent",
+            "argsrepr",
+            "compression",
+            "connection",
+            "group_id",
+            "group_index",
+            "ignore_result",
+        ),
+        *("kwargsrepr", "origin", "parent_id", "producer", "publisher", "replaced_task_nesting", "reply_to"),
+        *("retry", "retry_policy", "root_id", "serializer", "shadow", "task_id", "task_name"),
+    }
+)
+"""Options about messages and results: nothing is lost by ignoring them."""
+
+_INSTEAD = {
+    "chain": "send the next task from the function itself, or yield links",
+    "chord": "send the next task from the function itself",
+    "link": "send the next task from the function itself",
+    "link_error": "see `shoal dead`, and `shoal redrive`",
+    "expires": "forget the URL, or purge the crawl",
+    "queue": "tickets have a queue: scraper(..., ticket_queue=...); for URLs there is priority=",
+    "time_limit": "set total_timeout_s= of the scraper",
+    "soft_time_limit": "set total_timeout_s= of the scraper",
+}
+
+
+class ScrapeTask(Task):  # type: ignore[misc]
+    """The base of tasks that scrape; made by `shoal.celery.scraper` and `shoal.celery.attach`."""
+
+    abstract = True
+    ignore_result = True
+    crawl_name: ClassVar[str]
+    function: ClassVar[Callable[..., object] | None] = None
+    """What the user wrote, if it is a function."""
+    fetches_itself: ClassVar[bool] = False
+    """Whether it takes a URL; otherwise it takes a Page."""
+    takes_self: ClassVar[bool] = False
+    """Whether it takes the task first."""
+    leases: ClassVar[dict[str, Lease]]
+    """What is being done in this process, by URL."""
+
+    @property
+    def office(self) -> Office:
+        """Of its crawl."""
+        return office_of(self.app, self.crawl_name)
+
+    # --- adding URLs ----------------------------------------------------------------------
+
+    def apply_async(
+        self,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        priority: int | None = None,
+        countdown: float | None = None,
+        eta: datetime | None = None,
+        key: str = "",
+        **options: Any,
+    ) -> Any:
+        """Put one URL into the frontier, in one step; returns a `Scrape`, which says whether it was new.
+
+        args: the URL, and for a function that fetches for itself its other arguments; kwargs: for others,
+        what handlers find as `page.meta`. JSON must be able to hold them.
+        priority: 0..9, the higher the sooner, on every broker. countdown, eta: not before.
+        key: sets this scrape apart from others of the same URL, which would be the same page otherwise.
+        Raises ConfigError for what is no URL and for options that have no meaning here, kombu's
+        OperationalError if the frontier cannot be reached. A broker that is down does not matter.
+        """
+        if self.app.conf.task_always_eager:
+            return super().apply_async(args, dict(kwargs or {}), **options)
+        _refuse(options)
+        link = self._link(
+            args or (), kwargs or {}, self._priority(priority), self._delay_s(countdown, eta), key
+        )
+        new = self._add([link])
+        return Scrape(link, bool(new), self.app, lambda: self.office.desk().frontier)
+
+    def map_urls(self, urls: Iterable[str], *, priority: int = 0, countdown: float = 0.0) -> Counts:
+        """Put many URLs into the frontier, in large steps; returns how many were new, known, rejected."""
+        counts, spelling = Counts(), self.office.job.crawl.spelling()
+        check_priority(priority, "the URLs")
+        for batch in chunked(urls, BATCH):
+            spelled = [normalize(url, None, spelling) for url in batch]
+            links = [Link(url=url, priority=priority, delay_s=countdown) for url in spelled if url]
+            new = self._add(links)
+            counts.new += new
+            counts.known += len(links) - new
+            counts.rejected += len(batch) - len(links)
+        return counts
+
+    def _add(self, links: list[Link]) -> int:
+        try:
+            return self.office.desk().add(links)
+        except FrontierUnavailable as error:
+            raise OperationalError(str(error)) from error
+
+    def _link(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], priority: int, delay_s: float, key: str
+    ) -> Link:
+        url, more = self._arguments(args, kwargs)
+        spelled = normalize(url, None, self.office.job.crawl.spelling()) if isinstance(url, str) else None
+        check_priority(priority, str(url))
+        return Link(
+            url=spelled or check_url(str(url)), priority=priority, key=key, meta=more or None, delay_s=delay_s
+        )
+
+    def _arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """The URL, and what comes with it. Raises TypeError for arguments that do not fit."""
+        if self.fetches_itself and self.function is not None:
+            me = (self,) if self.takes_self else ()
+            bound = inspect.signature(self.function).bind(*me, *args, **kwargs).arguments
+            names = list(bound)[len(me) :]
+            return bound[names[0]], {name: bound[name] for name in names[1:]}
+        more = dict(kwargs)
+        values = [*args] if args else [more.pop("url", None)]
+        if len(values) != 1 or values[0] is None:
+            raise TypeError(f"{self.name} takes one URL; more goes into kwargs, and is found as page.meta")
+        return values[0], more
+
+    def _priority(self, given: int | None) -> int:
+        return given if given is not None else self.priority or 0
+
+    def _delay_s(self, countdown: float | None, eta: datetime | None) -> float:
+        if countdown is None and eta is not None:
+            aware = maybe_make_aware(eta, self.app.timezone)
+            countdown = (aware - self.app.now()).total_seconds()
+        return max(0.0, countdown or 0.0)
+
+    # --- being called ---------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Scrape here and now, and return the items; a message that came by itself goes to the frontier."""
+        request = self.request_stack.top
+        if request is not None and not request.called_directly and not request.is_eager:
+            given = (request.delivery_info or {}).get("priority")
+            return bool(self._add([self._link(args, kwargs, self._priority(given), 0.0, "")]))
+        if self.fetches_itself:
+            return super().__call__(*args, **kwargs)
+        return direct.scrape(self.office.job.crawl, self._link(args, kwargs, 0, 0.0, ""))
+
+    def handle(self, page: Page) -> Any:
+        """The handler of its crawl: runs the user's function on a fetched page."""
+        lease = self.leases.get(page.url)
+        if lease is None:  # called directly
+            return super().__call__(page)
+        return self._decided(lambda: self.run(page), lease)
+
+    def fetch(self, lease: Lease) -> Any:
+        """Run the user's function on a URL that it fetches for itself."""
+        link = lease.link
+        return self._decided(lambda: self._run_with(link.url, link.meta or {}), lease)
+
+    def _run_with(self, url: str, more: Mapping[str, Any]) -> Any:
+        return self.run(url, **more)
+
+    def _decided(self, work: Callable[[], Any], lease: Lease) -> Any:
+        attempts = self.office.job.crawl.retries().max_attempts
+        return run_decided(work, request_for(lease, self.name), attempts)
+
+    # --- self.request and self.retry ------------------------------------------------------
+
+    @property
+    def request(self) -> Context:
+        """In a slice, what belongs to the URL that the function runs for."""
+        request: Context = current_request.get() or self._get_request()
+        return request
+
+    def retry(
+        self,
+        args: Any = None,
+        kwargs: Any = None,
+        exc: BaseException | None = None,
+        throw: bool = True,
+        eta: datetime | None = None,
+        countdown: float | None = None,
+        max_retries: int | None = None,
+        **options: Any,
+    ) -> Retry:
+        """Ask for another attempt: it goes back into the frontier, not before `countdown` or `eta`.
+
+        After `max_retries` raises `exc`, or MaxRetriesExceededError, and the URL becomes a dead letter.
+        """
+        request = current_request.get()
+        if request is None:
+            result: Retry = super().retry(args, kwargs, exc, throw, eta, countdown, max_retries, **options)
+            return result
+        if args is not None or kwargs is not None:
+            raise ConfigError(
+                "self.retry(args=...) has no meaning: add the other URL with delay, or yield it"
+            )
+        most = self.max_retries if max_retries is None else max_retries
+        if most is not None and request.retries >= most:
+            request.update(given_up=True)
+            raise exc or MaxRetriesExceededError(
+                f"{self.name} of {request.args[0]} was tried {most + 1} times"
+            )
+        request.update(allowed=True)
+        delay_s = self._delay_s(countdown, eta) if countdown is not None or eta else self.default_retry_delay
+        retry = Retry(exc=exc, when=delay_s)
+        if throw:
+            raise retry from exc
+        return retry
+
+
+def _refuse(options: Mapping[str, Any]) -> None:
+    for name in options.keys() - _WITHOUT_MEANING:
+        if options[name]:
+            instead = _INSTEAD.get(name, "URLs do not travel as messages")
+            raise ConfigError(f"{name}= has no meaning for a URL in a frontier: {instead}")
