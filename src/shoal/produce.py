@@ -3,34 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import select
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from msgspec.structs import replace
 
 from shoal.crawl import Crawl
-from shoal.errors import ConfigError
+from shoal.errors import ConfigError, FrontierUnavailable
 from shoal.fetch import Fetcher
 from shoal.frontier import Frontier
-from shoal.frontier.snapshot import chunked
 from shoal.intake import read_link, spelling_of
 from shoal.model import Failure, Link, Response
 from shoal.policy import location
 from shoal.sitemap import parse
 from shoal.urls import normalize
-from shoal.worker import fetch_settings
+from shoal.worker import fetch_settings, pauses
 
 BATCH = 1_000
+LINGER_S = 0.2  # a link waits this long for others, so that one step serves many
 HOLD_S = 60.0  # a producer that dies keeps the crawl from ending this long
 RETRY_S = 0.2
+READ_BYTES = 65_536
+MOST_LINE_BYTES = 1_000_000  # what is longer is taken for several lines, and none of them for a link
 MAX_SITEMAP_BYTES = 52_428_800  # uncompressed, says sitemaps.org
 MAX_REDIRECTS = 5
+
+T = TypeVar("T")
+log = logging.getLogger("shoal.produce")
 
 
 class Counts:
@@ -59,47 +66,56 @@ class Producer:
         if max_queued is not None:
             frontier.configure(replace(frontier.limits, max_queued=max_queued))
 
-    def add(self, links: Iterable[Link]) -> None:
-        """Add them all, in batches."""
+    def add(self, links: Iterable[Link | None]) -> None:
+        """Add them all, in batches; None says that there is none just now."""
+        self._wait_for_room()
         try:
-            for batch in chunked(links, BATCH):
-                while not self._frontier.open_producer(self._name, HOLD_S):
-                    time.sleep(RETRY_S)
-                new = self._frontier.add(batch)
+            for batch in _batches(links, min(BATCH, self._frontier.limits.max_queued or BATCH)):
+                self._wait_for_room()
+                new = _patiently(partial(self._frontier.add, batch))
                 self.counts.new += new
                 self.counts.known += len(batch) - new
         finally:
-            self._frontier.close_producer(self._name)
+            with suppress(FrontierUnavailable):  # then it ends by time
+                self._frontier.close_producer(self._name)
+
+    def _wait_for_room(self) -> None:
+        """Until there is; the crawl is open at least for HOLD_S from then on."""
+        while not _patiently(partial(self._frontier.open_producer, self._name, HOLD_S)):
+            time.sleep(RETRY_S)
 
     def add_file(self, name: str) -> None:
         """Add the URLs of a file, one a line; "-" is standard input. Raises ConfigError if it cannot be read.
 
         Lines that are no links go to NAME.rejects ("stdin.rejects"), with the reason.
         """
-        with ExitStack() as opened:
-            try:
-                lines: IO[bytes] = (
-                    sys.stdin.buffer if name == "-" else opened.enter_context(Path(name).open("rb"))
-                )
-            except OSError as error:
-                raise ConfigError(f"cannot read {name}: {error.strerror}") from error
-            rejects = opened.enter_context(_Rejects("stdin.rejects" if name == "-" else f"{name}.rejects"))
-            self.add(self._from_lines(lines, rejects))
-            self.rejects_file = rejects.name if self.counts.rejected else None
+        try:
+            file = os.dup(0) if name == "-" else os.open(name, os.O_RDONLY)
+        except OSError as error:
+            raise ConfigError(f"cannot read {name}: {error.strerror}") from error
+        with (
+            os.fdopen(file, "rb", buffering=0) as opened,
+            _Rejects("stdin.rejects" if name == "-" else f"{name}.rejects") as rejects,
+        ):
+            self.add(self._from_lines(_lines(opened, name), rejects))
+        self.rejects_file = rejects.name if self.counts.rejected else None
 
     def add_sitemap(self, url: str) -> None:
         """Add the URLs of a sitemap and of those that it lists. Raises ConfigError if one cannot be read."""
         with asyncio.Runner() as runner:
             fetcher = runner.run(_fetcher(url))
             try:
-                self.add(self._sitemap_links(url, lambda each: runner.run(_fetch(fetcher, each))))
+                self.add(self._sitemap_links(url, runner, fetcher))
             finally:
                 runner.run(fetcher.close())
 
-    def _sitemap_links(self, url: str, fetch: Callable[[str], Response | Failure]) -> Iterator[Link]:
+    def _sitemap_links(self, url: str, runner: asyncio.Runner, fetcher: Fetcher) -> Iterator[Link | None]:
         left, seen = [url], {url}
         while left:
-            answer = fetch(left.pop(0))
+            fetching = runner.get_loop().create_task(_fetch(fetcher, left.pop(0)))
+            while not runner.run(_is_done(fetching)):
+                yield None
+            answer = fetching.result()
             if isinstance(answer, Failure) or answer.status != 200:
                 why = answer.detail if isinstance(answer, Failure) else f"HTTP {answer.status}"
                 raise ConfigError(f"cannot read the sitemap {url}: {why}")
@@ -112,8 +128,11 @@ class Producer:
                 if spelled is not None:
                     yield Link(url=spelled, priority=self._priority)
 
-    def _from_lines(self, lines: Iterable[bytes], rejects: _Rejects) -> Iterator[Link]:
+    def _from_lines(self, lines: Iterable[bytes | None], rejects: _Rejects) -> Iterator[Link | None]:
         for line in lines:
+            if line is None:
+                yield None
+                continue
             if not line.strip():
                 continue
             try:
@@ -121,6 +140,57 @@ class Producer:
             except ValueError as error:
                 self.counts.rejected += 1
                 rejects.write(line, str(error))
+
+
+def _batches(links: Iterable[Link | None], size: int) -> Iterator[list[Link]]:
+    """Up to `size` at once; what is there is not kept waiting for more. Without any, now and then none."""
+    batch: list[Link] = []
+    yielded_at = time.monotonic()
+    for link in links:
+        if link is not None:
+            batch.append(link)
+        idle = time.monotonic() - yielded_at > HOLD_S / 4
+        if len(batch) == size or idle or (link is None and batch):
+            yield batch
+            batch, yielded_at = [], time.monotonic()
+    yield batch
+
+
+def _lines(file: IO[bytes], name: str) -> Iterator[bytes | None]:
+    """The lines of a file that may still be written to; None if there is nothing more just now."""
+    rest = b""
+    while True:
+        if not select.select([file], [], [], LINGER_S)[0]:
+            yield None
+            continue
+        try:
+            read = file.read(READ_BYTES)
+        except OSError as error:
+            raise ConfigError(f"cannot read {name}: {error.strerror}") from error
+        *lines, rest = (rest + read).split(b"\n")
+        yield from lines
+        if not read or len(rest) > MOST_LINE_BYTES:
+            yield rest
+            rest = b""
+        if not read:
+            return
+
+
+def _patiently(do: Callable[[], T]) -> T:
+    """Do it; wait out any trouble of the frontier."""
+    for pause_s in pauses():
+        try:
+            return do()
+        except FrontierUnavailable as error:
+            log.error("%s; trying again", error)
+            time.sleep(pause_s)
+    raise AssertionError("there is always another pause")
+
+
+async def _is_done(task: asyncio.Task[T]) -> bool:
+    """Whether it is, after waiting for a while."""
+    done, _ = await asyncio.wait({task}, timeout=LINGER_S)
+    return bool(done)
 
 
 async def _fetcher(url: str) -> Fetcher:
@@ -148,9 +218,13 @@ class _Rejects:
         self._file: IO[bytes] | None = None
 
     def write(self, line: bytes, reason: str) -> None:
-        if self._file is None:
-            self._file = Path(self.name).open("wb")  # noqa: SIM115 - closed by __exit__
-        self._file.write(b"%b\t%b\n" % (line.strip(), reason.encode()))
+        """Raises ConfigError if it cannot be written."""
+        try:
+            if self._file is None:
+                self._file = Path(self.name).open("wb")  # noqa: SIM115 - closed by __exit__
+            self._file.write(b"%b\t%b\n" % (line.strip(), reason.encode()))
+        except OSError as error:
+            raise ConfigError(f"cannot write {self.name}: {error.strerror}") from error
 
     def __enter__(self) -> _Rejects:
         return self

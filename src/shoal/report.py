@@ -134,13 +134,16 @@ def _reasons(frontier: Frontier) -> str:
 def status(frontier: Frontier, *, as_json: bool) -> str:
     """How a crawl stands."""
     stats = frontier.stats()
+    workers = frontier.workers()
     if as_json:
-        return to_json({"crawl": frontier.crawl, **msgspec.structs.asdict(stats), "seen": stats.seen})
+        counts = msgspec.structs.asdict(stats)
+        return to_json({"crawl": frontier.crawl, **counts, "seen": stats.seen, "workers": workers})
     word = "finished" if stats.finished else "paused" if stats.paused else "not finished"
     priorities = [f"{n}: {count:,}" for n, count in reversed(list(enumerate(stats.by_priority))) if count]
     lines = [
         f"crawl     {frontier.crawl} ({word})",
-        f"queued    {stats.queued:,} ({stats.delayed:,} delayed, {stats.retrying:,} retrying)",
+        f"queued    {stats.queued:,} ({stats.delayed:,} delayed, {stats.retrying:,} retrying)"
+        + (f", the oldest for {clock(stats.oldest_s)}" if stats.queued else ""),
         *([f"          by priority: {', '.join(priorities)}"] if priorities else []),
         f"leased    {stats.leased:,}",
         f"done      {stats.done:,}",
@@ -149,7 +152,7 @@ def status(frontier: Frontier, *, as_json: bool) -> str:
         f"hosts     {stats.hosts:,} ({stats.ready_hosts:,} ready)",
         f"rows      {stats.items:,}",
         f"fetched   {size(stats.size_bytes)} in {stats.fetches:,} attempts, {stats.losses:,} leases lost",
-        *(f"worker    {_worker(each)}" for each in frontier.workers()),
+        *(f"worker    {_worker(each)}" for each in workers),
     ]
     return "\n".join(lines)
 

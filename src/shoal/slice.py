@@ -124,10 +124,15 @@ class Bench:
         return dict(tally.ends)
 
     def _open(self) -> None:
-        self._frontier = self._opened.enter_context(self._job.open_frontier())
-        self._store = self._opened.enter_context(opened_store(self._job, self._frontier))
-        self._runner = self._opened.enter_context(asyncio.Runner(loop_factory=loop_factory()))
-        self._visitor = self._runner.run(self._make_visitor(self._runner))
+        try:
+            self._frontier = self._opened.enter_context(self._job.open_frontier())
+            self._store = self._opened.enter_context(opened_store(self._job, self._frontier))
+            runner = self._opened.enter_context(asyncio.Runner(loop_factory=loop_factory()))
+            self._visitor = runner.run(self._make_visitor(runner))
+        except BaseException:
+            self.close()
+            raise
+        self._runner = runner
 
     async def _make_visitor(self, runner: asyncio.Runner) -> Visits:
         threads = HandlerThreads(self._job.crawl.settings.concurrency)

@@ -127,7 +127,7 @@ class Worker:
 
     async def _turn(self) -> Grant:
         """Store and commit what is finished, then lease what there is room for; wait out any trouble."""
-        for pause_s in _pauses():
+        for pause_s in pauses():
             finished = self._finished[:]
             try:
                 grant, lost = await self._in_thread(partial(self._settle_and_lease, finished))
@@ -219,7 +219,7 @@ class Worker:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
-def _pauses() -> Iterator[float]:
+def pauses() -> Iterator[float]:
     """Between two tries: longer and longer, and not the same for all workers."""
     for tries in count():
         yield min(TROUBLE_S, 0.1 * 2 ** min(tries, 10)) * random.uniform(0.5, 1.0)

@@ -1,4 +1,4 @@
-"""How fast URLs are queued. What is asserted is loose, for machines that are busy; it prints what it measured."""
+"""How fast URLs are queued. What is asserted is loose, for busy machines; what was measured is printed."""
 
 from __future__ import annotations
 

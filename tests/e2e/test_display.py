@@ -78,7 +78,7 @@ def test_elsewhere_than_on_a_terminal_there_is_a_line_now_and_then(shoal: Shell)
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_on_a_terminal_the_display_is_redrawn_in_place(shoal: Shell, processes: str) -> None:
     """It shows how the crawl stands and gives way to the summary; files get no escape codes."""
-    with Site(30, latency_s=0.1, extras=["/status/410", "/flaky/1/x"]) as site, Terminal() as terminal:
+    with Site(60, latency_s=0.3, extras=["/status/410", "/flaky/1/x"]) as site, Terminal() as terminal:
         process = shoal.start(
             "crawl", site.url, "-o", "rows.csv", "--processes", processes, stderr=terminal.theirs
         )

@@ -34,7 +34,7 @@ END_S = 100.0
 class Crew:
     """Workers of one crawl, each a process of its own; those that are killed may be replaced.
 
-    kind: where the rows go, one of KINDS. options: of `shoal worker`. frontier: how workers are told of the server.
+    kind: where the rows go, one of KINDS. options: of `shoal worker`. frontier: what workers are told of.
     """
 
     def __init__(

@@ -80,7 +80,7 @@ def test_what_was_lost_is_dropped(
     assert (frontier.stats().done, frontier.stats().queued) == (3, 1)
     rows = [json.loads(line)["url"] for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     assert rows == [URLS[0], URLS[2], URLS[3]]
-    assert caplog.messages[0] == "1 leases were lost; their pages are done again"
+    assert caplog.messages[0] == "leases lost: 1; their pages are done again"
 
 
 def test_a_row_that_does_not_fit_costs_its_page_only(

@@ -127,8 +127,9 @@ def office_of(app: Celery, name: str) -> Office:
 
     A child that was spawned has, besides the app that its modules made, a copy that came from its parent.
     """
-    copies = [each for other, each in [*_OFFICES.items()] if other.main == app.main]
-    for opened in (offices(app), *copies):
-        if name in opened:
+    if name in offices(app):
+        return offices(app)[name]
+    for other, opened in [*_OFFICES.items()]:
+        if other.main == app.main and name in opened:
             return opened[name]
     raise ConfigError(f"there is no crawl '{name}' here: workers must import the same tasks as producers")

@@ -97,7 +97,6 @@ class RedisFrontier(Frontier):
         self._in_doubt = False  # whether Redis may hold other leases for us than these
         self._positions: dict[str, int] = {}  # as they were read last
         try:
-            self._server.connect()
             self._server.check()
             self._check_crawl(create)
         except BaseException:

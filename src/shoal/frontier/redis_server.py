@@ -49,16 +49,8 @@ class Server:
         self._trouble = trouble
         self.client, self.prefix = _connect(url, timeout_s)
 
-    def connect(self) -> None:
-        """Raises ConfigError for an unknown parameter in the URL, FrontierUnavailable, FrontierError."""
-        with self.translated():
-            try:
-                self.client.connection = self.client.connection_pool.get_connection()
-            except TypeError as error:
-                raise ConfigError(f"not a Redis URL: {shown(self.url)} ({error})") from error
-
     def check(self) -> None:
-        """Raise FrontierError for a server that would lose URLs or is too old."""
+        """Raise FrontierError for a server that would lose URLs or is too old, FrontierUnavailable."""
         with self.translated():
             _check_server(self.client, self.url)
 
@@ -84,12 +76,28 @@ class Server:
     def translated(self) -> Iterator[None]:
         """The errors of client and server in our words."""
         try:
+            if self.client.connection is None:
+                self._connect()
             yield
         except redis.RedisError as error:
             translated = _translate(error, self.url)
             if isinstance(translated, FrontierUnavailable):
+                self._disconnect()
                 self._trouble()
             raise translated from error
+
+    def _connect(self) -> None:
+        try:
+            self.client.connection = self.client.connection_pool.get_connection()
+        except TypeError as error:
+            raise ConfigError(f"not a Redis URL: {shown(self.url)} ({error})") from error
+
+    def _disconnect(self) -> None:
+        """For good: the next connection may be one to another server, if Sentinel says so."""
+        connection, self.client.connection = self.client.connection, None
+        if connection is not None:
+            connection.disconnect()
+            self.client.connection_pool.release(connection)
 
     def close(self) -> None:
         self.client.close()
@@ -154,7 +162,6 @@ def crawl_names(url: str) -> list[str]:
     """The crawls of a server. Raises as RedisFrontier does."""
     server = Server(url)
     try:
-        server.connect()
         return server.names()
     finally:
         server.close()
@@ -264,9 +271,7 @@ _PASSING = (
     redis.exceptions.ClusterDownError,
     redis.exceptions.TryAgainError,
 )
-_PASSES = re.compile(
-    "(?:^|: -)(?:OOM|READONLY|LOADING|MISCONF|NOREPLICAS|BUSY)\\b"
-)
+_PASSES = re.compile("(?:^|: -)(?:OOM|READONLY|LOADING|MISCONF|NOREPLICAS|BUSY)\\b")
 """What an error begins with that will pass, also if Redis before 7 reports it out of a script."""
 
 
