@@ -28,7 +28,7 @@ test: check services ## check, and all tests but the long ones; PYTEST_ARGS are 
 	$(BIN)/pytest -m 'not faults' -n 2 $(PYTEST_ARGS)
 
 faults: .venv/.dev services ## the long tests: processes killed at bad moments
-	$(BIN)/pytest -m faults $(PYTEST_ARGS)
+	$(BIN)/pytest -m faults -n 2 --dist worksteal $(PYTEST_ARGS)
 
 bench: .venv/.dev $(BENCH)/.installed services ## speed and memory, side by side with Scrapy
 	$(BIN)/python -m benchmarks.run
