@@ -158,10 +158,10 @@ class SqliteStore(Store):
         return position
 
     def _supersedes(self, lease: Lease) -> bool:
-        """Remove the page's older rows; returns False if there are newer ones."""
+        """Remove the page's older rows; returns False if those of this lease, or newer ones, are there."""
         page = (self._crawl, lease.fingerprint)
         self._run(
-            "DELETE FROM items WHERE _crawl = ? AND _fingerprint = ? AND _token <= ?", (*page, lease.token)
+            "DELETE FROM items WHERE _crawl = ? AND _fingerprint = ? AND _token < ?", (*page, lease.token)
         )
         return not self._number("SELECT 1 FROM items WHERE _crawl = ? AND _fingerprint = ? LIMIT 1", page)
 
