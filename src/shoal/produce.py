@@ -68,8 +68,8 @@ class Producer:
 
     def add(self, links: Iterable[Link | None]) -> None:
         """Add them all, in batches; None says that there is none just now."""
-        self._wait_for_room()
         try:
+            self._wait_for_room()
             for batch in _batches(links, min(BATCH, self._frontier.limits.max_queued or BATCH)):
                 self._wait_for_room()
                 new = _patiently(partial(self._frontier.add, batch))
@@ -90,14 +90,11 @@ class Producer:
         Lines that are no links go to NAME.rejects ("stdin.rejects"), with the reason.
         """
         try:
-            file = os.dup(0) if name == "-" else os.open(name, os.O_RDONLY)
+            file = os.fdopen(os.dup(0) if name == "-" else os.open(name, os.O_RDONLY), "rb", buffering=0)
         except OSError as error:
             raise ConfigError(f"cannot read {name}: {error.strerror}") from error
-        with (
-            os.fdopen(file, "rb", buffering=0) as opened,
-            _Rejects("stdin.rejects" if name == "-" else f"{name}.rejects") as rejects,
-        ):
-            self.add(self._from_lines(_lines(opened, name), rejects))
+        with file, _Rejects("stdin.rejects" if name == "-" else f"{name}.rejects") as rejects:
+            self.add(self._from_lines(_lines(file, name), rejects))
         self.rejects_file = rejects.name if self.counts.rejected else None
 
     def add_sitemap(self, url: str) -> None:

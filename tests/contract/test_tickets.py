@@ -115,6 +115,12 @@ def test_what_becomes_due_makes_a_ticket_at_the_next_tick(tickets):
     assert tickets.tick("a", 2, now=NOW + 61) == [Ticket(0, 1)]
 
 
+def test_what_has_become_due_makes_a_ticket_when_something_is_added(tickets):
+    """Even if what is added is not due itself."""
+    tickets.add(links(1, delay_s=30.0), now=NOW)
+    assert tickets.add(links(1, start=1, delay_s=30.0), now=NOW + 31) == (1, [Ticket(0, 1)])
+
+
 def test_leases_that_ran_out_make_a_ticket_at_the_next_tick(frontier, tickets):
     """All workers died, and nothing else is left to do."""
     frontier.add(links(1), now=NOW)

@@ -50,7 +50,7 @@ class Crew:
         self.site, self.server, self.kind, self.folder = site, server, kind, folder
         self.client: Any = redis.Redis(port=server.port, retry=Retry(NoBackoff(), 0))
         self._postgres = postgres
-        self._table = folder.name.replace("-", "_")
+        self._table = folder.name
         self._runs: list[Running] = []
         folder.mkdir()
         (folder / "scraper.py").write_text(

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from random import Random
 
@@ -21,7 +22,7 @@ import pytest
 from tests.faults.faulty_redis import STEPS
 from tests.faults.redis_crawling import FAULTS, KINDS, Crew, Fault
 from tests.redis_servers import Sentinel, drop_connections
-from tests.services import PostgresServer, RedisServer
+from tests.services import RedisServer
 from tests.site import Site
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
@@ -30,6 +31,7 @@ PAGES = 2_000
 WORKERS = 3
 ROUNDS = int(os.environ.get("FAULT_ROUNDS", "1"))
 every_round = pytest.mark.parametrize("round_", range(ROUNDS))
+NUMBERS = count(1)
 NewCrew = Callable[..., Crew]
 
 
@@ -60,20 +62,9 @@ def new_crew(tmp_path: Path, server: RedisServer, request: pytest.FixtureRequest
     with ExitStack() as ended:
 
         def new(site: Site, kind: str = "jsonl", *options: object, frontier: str = "") -> Crew:
-            postgres: PostgresServer | None = None
-            if kind == "postgresql":
-                postgres = request.getfixturevalue("postgres")
-            number = request.node.callspec.params.get("round_", 0) if hasattr(request.node, "callspec") else 0
-            folder = tmp_path / f"crew_{request.node.name.partition('[')[0]}_{number}"[:56]
-            crew = Crew(
-                site,
-                server,
-                kind,
-                *options,
-                folder=folder,
-                postgres=postgres,
-                frontier=frontier or server.url,
-            )
+            postgres = request.getfixturevalue("postgres") if kind == "postgresql" else None
+            place = {"folder": tmp_path / f"crew_{next(NUMBERS)}", "frontier": frontier or server.url}
+            crew = Crew(site, server, kind, *options, **place, postgres=postgres)
             ended.callback(crew.end)
             return crew
 
@@ -84,11 +75,12 @@ def start_all(crew: Crew, program: str = "", *options: object) -> None:
     """All workers, until they are at work: one that cannot begin gives up, as any command does."""
     runs = [crew.start(program, *options) for _ in range(WORKERS)]
     assert crew.until(lambda: all(map(crew.has_begun, runs)))
+    assert crew.running() == runs, crew.said()
 
 
-def goals(rng: Random, count: int, pages: int = PAGES) -> list[int]:
+def goals(rng: Random, faults: int, pages: int = PAGES) -> list[int]:
     """At how many pages done there is to be a fault."""
-    return sorted(rng.sample(range(1, pages * 9 // 10), count))
+    return sorted(rng.sample(range(1, pages * 9 // 10), faults))
 
 
 # --- workers are killed ---------------------------------------------------------------------------

@@ -9,12 +9,12 @@ done nothing is left but its fingerprint in the seen set.
 
 from __future__ import annotations
 
-from collections import Counter
+import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from shoal.errors import ConfigError, FrontierError, FrontierUnavailable
 from shoal.frontier.base import Frontier, check_priority, worker_records
@@ -34,6 +34,7 @@ from shoal.frontier.redis_values import (
     read_lease,
     read_place,
     read_record,
+    stored_record,
 )
 from shoal.frontier.seen import SeenCache
 from shoal.frontier.snapshot import CrawlState, HostState, PageState, chunked
@@ -44,6 +45,7 @@ from shoal.model import (
     Grant,
     HostRecord,
     Item,
+    Lease,
     Limits,
     Link,
     Outcome,
@@ -56,10 +58,12 @@ from shoal.place import shown
 from shoal.urls import fingerprint, host_key
 
 SCHEMA_VERSION = 1
-CHUNK = 500  # of a list that is worked through in steps, so that nobody waits for Redis
-INBOX_CHUNK = 500
+CHUNK = 200  # of a list that is worked through in steps: each blocks Redis for 2 or 3 ms
+FULL_S = 1.0  # how often to ask whether Redis has memory again
 MOST_REJECT_BYTES = 1_000
 SEEN_CAPACITY = 262_144
+
+log = logging.getLogger("shoal.frontier")
 
 ENDED: tuple[State, ...] = ("dead", "skipped")
 _COUNTERS = (
@@ -95,6 +99,7 @@ class RedisFrontier(Frontier):
         self._worker = ""
         self._held: set[int] = set()  # tokens that were given to us and have not come to their end
         self._in_doubt = False  # whether Redis may hold other leases for us than these
+        self._full = False
         self._positions: dict[str, int] = {}  # as they were read last
         try:
             self._server.check()
@@ -125,17 +130,26 @@ class RedisFrontier(Frontier):
         self._worker = worker
         held = sorted(self._held) if self._in_doubt else False
         self._in_doubt = True  # until we know all that was given to us
-        given, again, finished, epoch, inbox = self._call("lease", limit, seconds, worker, held, now=now)
-        if inbox:
-            self._drain_inbox(now)
-            rest = limit - len(given) // 4
-            more, again, finished, epoch, _ = self._call("lease", rest, seconds, worker, False, now=now)
-            given += more
-        leases = tuple(read_lease(*given[at : at + 4]) for at in range(0, len(given), 4))
+        leases: list[Lease] = []
+        drained = False  # or tried to
+        while True:
+            most = min(limit - len(leases), CHUNK)
+            given, again, finished, epoch, inbox = self._call("lease", most, seconds, worker, held, now=now)
+            leases += [read_lease(*given[at : at + 4]) for at in range(0, len(given), 4)]
+            held = False
+            if inbox and not drained:
+                drained = True
+                if not self._is_nearly_full():
+                    self._drain_inbox(now)
+            elif len(given) < 4 * most or len(leases) == limit:
+                break
         self._held.update(lease.token for lease in leases)
         self._in_doubt = False
         self._keep_up(epoch.decode())
-        return Grant(leases=leases, again_s=float(again) if again else None, finished=bool(finished))
+        again_s = float(again) if again else None
+        if again_s == 0 and drained and self._full:
+            again_s = FULL_S  # what is in the inbox has to wait
+        return Grant(leases=tuple(leases), again_s=again_s, finished=bool(finished))
 
     def commit(
         self,
@@ -148,11 +162,9 @@ class RedisFrontier(Frontier):
         for link in (link for outcome in outcomes for link in outcome.links):
             found.setdefault((fingerprint(link.url, link.key), link.depth), link)
         packed = [pack_outcome(outcome) for outcome in outcomes]
-        store, length = position or ("", 0)
-        before = self._positions.get(store, "")
         while True:
             new = [pack_link(link) for (mark, _), link in found.items() if mark not in self._seen]
-            answer, *rest = self._call("commit", packed, new, store, length, before, self._epoch, now=now)
+            answer, *rest = self._send_commit(packed, new, position, now)
             if answer == b"epoch":
                 self._keep_up(rest[0].decode())
                 continue
@@ -167,6 +179,19 @@ class RedisFrontier(Frontier):
             deepest = int(rest[0]) if rest[0] != b"" else None
             self._seen.update(mark for mark, depth in found if deepest is None or depth <= deepest)
             return frozenset()
+
+    def _send_commit(
+        self, outcomes: list[Any], links: list[Any], position: tuple[str, int] | None, now: float | None
+    ) -> Any:
+        """In one step; but a great many links are sent ahead in parts, while the leases are held."""
+        store, length = position or ("", 0)
+        before = self._positions.get(store, "")
+        *ahead, last = list(chunked(links, CHUNK)) or [[]]
+        for part in ahead:
+            answer = self._call("commit", outcomes, part, store, length, before, self._epoch, False, now=now)
+            if answer[0] != b"ok":
+                return answer
+        return self._call("commit", outcomes, last, store, length, before, self._epoch, True, now=now)
 
     def _keep_up(self, epoch: str) -> None:
         """Trust the seen cache no longer than nothing was forgotten."""
@@ -227,7 +252,7 @@ class RedisFrontier(Frontier):
     def _drain_inbox(self, now: float | None) -> None:
         """Take what other programs have pushed, or a part of it. Another worker may do the same just now."""
         with self._server.translated():
-            entries = self._redis.lrange(self._key("inbox"), -INBOX_CHUNK, -1)[::-1]
+            entries = self._redis.lrange(self._key("inbox"), -CHUNK, -1)[::-1]
         spelling = spelling_of(self.describe())
         links, rejects = [], []
         for number, entry in enumerate(entries):
@@ -237,6 +262,14 @@ class RedisFrontier(Frontier):
                 text = entry[:MOST_REJECT_BYTES].decode(errors="backslashreplace")
                 rejects.append((number, f"{error}: {text}"))
         self._call("add", links, rejects, more=entries, now=now)
+
+    def _is_nearly_full(self) -> bool:
+        """Whether nothing new may come in from outside, for want of memory. Links of pages always may."""
+        full = self._server.is_nearly_full()
+        if full and not self._full:
+            log.warning("%s is nearly full: nothing is added until there is room", shown(self._server.url))
+        self._full = full
+        return full
 
     # --- the crawl ------------------------------------------------------------------------
 
@@ -269,7 +302,7 @@ class RedisFrontier(Frontier):
         return self._positions[store]
 
     def open_producer(self, name: str, seconds: float, *, now: float | None = None) -> bool:
-        return bool(self._call("open_producer", name, seconds, now=now))
+        return bool(self._call("open_producer", name, seconds, now=now)) and not self._is_nearly_full()
 
     def close_producer(self, name: str) -> None:
         self._call("close_producer", name)
@@ -283,6 +316,7 @@ class RedisFrontier(Frontier):
     def purge(self) -> None:
         """Not in one step: it goes through the keys. Tokens go on growing, so old leases stay refused."""
         crawl = self._key("crawl")
+        self._positions.clear()
         with self._server.translated():
             self._redis.hset(crawl, "paused", 1)
             self._redis.unlink(self._key("leases"), self._key("deadlines"))
@@ -297,31 +331,50 @@ class RedisFrontier(Frontier):
     # --- for people -----------------------------------------------------------------------
 
     def why(self, url: str, key: str = "") -> PageRecord | None:
+        found = self._find(url, key)
+        if found is not None and found.state == "done":  # or queued; and looking takes a while
+            return self._find_queued(url, key) or self._find(url, key)
+        return found
+
+    def _find(self, url: str, key: str) -> PageRecord | None:
+        """What is known of it; "done" if only its queue can say whether it is queued."""
         reply = self._call("find", *place_of(url, key))
         if not reply:
             return None
-        state, _, priority, link, record, not_before, worker, deadline = reply
-        if record:
-            return read_record(state.decode(), record)
-        if not link:
+        state, *known = reply
+        if state == b"seen":
             return PageRecord(url=url, state="done", host=host_key(url))
-        found = msgspec.msgpack.decode(link, type=StoredLink)
-        return PageRecord(
-            url=url,
-            state=state.decode(),
-            host=host_key(url),
-            priority=priority,
-            depth=found.depth,
-            attempts=found.attempts,
-            losses=found.losses,
-            reason=found.reason,
-            error=found.error,
-            status=found.status,
-            added_at=found.added_at,
-            not_before=float(not_before) if not_before else None,
-            worker=worker.decode(),
-            deadline=float(deadline) if deadline else None,
-        )
+        if state == b"leased":
+            priority, link, worker, deadline = known
+            record = stored_record(url, "leased", priority, msgspec.msgpack.decode(link, type=StoredLink))
+            return replace(record, worker=worker.decode(), deadline=float(deadline))
+        return read_record(state.decode(), *known)
+
+    def _find_queued(self, url: str, key: str) -> PageRecord | None:
+        """Look through the queues of its host, part by part."""
+        _, host, short, _ = place_of(url, key)
+        for priority in reversed(PRIORITIES):
+            for packed in self._from_tail(self._key(f"q:{priority}:{host}")):
+                if short.encode() in packed:
+                    link = msgspec.msgpack.decode(packed, type=StoredLink)
+                    if (link.place, link.key or "") == (short, key):
+                        return stored_record(url, "queued", priority, link)
+        with self._server.translated():
+            for packed, due_at in self._redis.zscan_iter(self._key("delayed"), count=CHUNK):
+                place = read_place(packed)
+                if (place.host, place.link.place, place.link.key or "") == (host, short, key):
+                    return replace(
+                        stored_record(url, "queued", place.priority, place.link), not_before=due_at
+                    )
+        return None
+
+    def _from_tail(self, queue: str) -> Iterator[bytes]:
+        """All of a list, the last one first: leases, which take from its other end, do not move them."""
+        end = -1
+        with self._server.translated():
+            while part := self._redis.lrange(queue, end - CHUNK + 1, end):
+                yield from reversed(part)
+                end -= CHUNK
 
     def dead(
         self, *, host: str | None = None, reason: str | None = None, limit: int | None = None
@@ -362,7 +415,7 @@ class RedisFrontier(Frontier):
 
     def workers(self, *, now: float | None = None) -> list[WorkerRecord]:
         beats, leases = self._call("workers", now=now)
-        held = Counter(read_place(lease).worker for lease in leases)
+        held = {name.decode(): int(count) for name, count in zip(leases[::2], leases[1::2], strict=True)}
         return worker_records([Beat(*msgspec.msgpack.decode(beat)[1:]) for beat in beats], held)
 
     def items(self) -> Iterator[Item]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 import msgspec
@@ -25,6 +25,7 @@ from shoal.errors import ConfigError, FrontierError, FrontierUnavailable, ShoalE
 from shoal.place import shown
 
 TIMEOUT_S = 10.0
+GUARD = 0.9  # of Redis's maxmemory: beyond it, nothing new is taken in from outside
 GONE = "GONE"  # the scripts' word for a crawl that is not there
 
 log = logging.getLogger("shoal.frontier")
@@ -47,12 +48,20 @@ class Server:
         """
         self.url = url
         self._trouble = trouble
-        self.client, self.prefix = _connect(url, timeout_s)
+        self.client, own = _connect(url, timeout_s)
+        self.prefix = own.prefix
+        self._guard = own.guard
 
     def check(self) -> None:
         """Raise FrontierError for a server that would lose URLs or is too old, FrontierUnavailable."""
         with self.translated():
             _check_server(self.client, self.url)
+
+    def is_nearly_full(self) -> bool:
+        """Whether it uses more of its maxmemory than `guard` allows; False where INFO is forbidden."""
+        with self.translated():
+            memory = {"maxmemory": 0, "used_memory": 0, **_info(self.client, "memory")}
+        return bool(memory["maxmemory"]) and memory["used_memory"] > self._guard * memory["maxmemory"]
 
     def call(
         self, verb: str, base: str, *arguments: object, more: Sequence[bytes] = (), now: float | None = None
@@ -167,18 +176,28 @@ def crawl_names(url: str) -> list[str]:
         server.close()
 
 
-def _connect(url: str, timeout_s: float | None) -> tuple[Any, str]:
-    """A client, and the prefix of all keys. Nothing is sent yet.
+class _Own(NamedTuple):
+    """Parameters of the URL that are ours."""
+
+    prefix: str
+    """Of all keys."""
+    guard: float
+    """See GUARD."""
+
+
+def _connect(url: str, timeout_s: float | None) -> tuple[Any, _Own]:
+    """A client, and what the URL says to us. Nothing is sent yet.
 
     url: redis://, rediss:// (TLS) or redis+sentinel://HOST:PORT,HOST:PORT/MASTER/DB, with user and password
-    in it or in the environment (REDIS_USERNAME, REDIS_PASSWORD), and ?prefix=NAME for another prefix.
+    in it or in the environment (REDIS_USERNAME, REDIS_PASSWORD); ?prefix=NAME for another prefix of the
+    keys, ?guard=SHARE for another one than GUARD.
     """
     try:
         parts = urlsplit(url)
         if "@" in f"{parts.path}{parts.query}{parts.fragment}":
             raise ValueError("write %XX for characters like / @ ? # in user and password")
         options = dict(parse_qsl(parts.query))
-        prefix = options.pop("prefix", "shoal")
+        own = _Own(options.pop("prefix", "shoal"), float(options.pop("guard", GUARD)))
         common = _login(parts) | {
             "socket_timeout": timeout_s,
             "socket_connect_timeout": TIMEOUT_S,
@@ -187,9 +206,9 @@ def _connect(url: str, timeout_s: float | None) -> tuple[Any, str]:
             "retry": Retry(NoBackoff(), 0),  # the unanswered may have been done: whoever asked sees to it
         }
         if parts.scheme == "redis+sentinel":
-            return _sentinel(parts, common), prefix
+            return _sentinel(parts, common), own
         plain = urlunsplit(parts._replace(query=urlencode(options)))
-        return redis.Redis.from_url(plain, **common), prefix
+        return redis.Redis.from_url(plain, **common), own
     except (ValueError, TypeError) as error:
         raise ConfigError(f"not a Redis URL: {shown(url)} ({error})") from error
 

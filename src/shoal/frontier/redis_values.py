@@ -162,6 +162,23 @@ def read_record(state: State, packed: bytes) -> PageRecord:
     )
 
 
+def stored_record(url: str, state: State, priority: int, link: StoredLink) -> PageRecord:
+    """What a LINK says of a page that is queued or leased."""
+    return PageRecord(
+        url=url,
+        state=state,
+        host=host_key(url),
+        priority=priority,
+        depth=link.depth,
+        attempts=link.attempts,
+        losses=link.losses,
+        reason=link.reason,
+        error=link.error,
+        status=link.status,
+        added_at=link.added_at,
+    )
+
+
 def read_host(name: str, packed: bytes, limits: Limits, now: float) -> HostRecord:
     """A HOST."""
     host = msgspec.msgpack.decode(packed, type=StoredHost)

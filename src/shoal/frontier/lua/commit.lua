@@ -1,11 +1,12 @@
 -- commit: apply all outcomes with their links, or, if any lease is no longer held, none of them.
--- ARGV  2 {outcomes, links, store, length, before, epoch}: outcomes are {token, state, reason, error, status,
+-- ARGV  2 {outcomes, links, store, length, before, epoch, whole}: outcomes are {token, state, reason, error, status,
 --         retry, age, elapsed, size, crawl_delay (-1 = not told), pause, items}; links as for `add` in lib.lua;
 --         store: "" = no position to record; before: the position when the rows were written ("" = not told);
---         epoch: what the client's seen cache is good for
+--         epoch: what the client's seen cache is good for;
+--         whole: false = these are only some of the links, and the outcomes are not to be applied yet
 -- ->    {"ok", max_depth or ""} | {"lost", token, ...} | {"epoch", epoch}: something was forgotten, send all
 --       links again | {"moved"}: the position is another one than before, so the rows are not where they should be
-local outcomes, links, store, length, before_, epoch = unpack(args)
+local outcomes, links, store, length, before_, epoch, whole = unpack(args)
 
 if before_ ~= '' and tonumber(call('HGET', key('positions'), store) or -1) ~= before_ then return {'moved'} end
 
@@ -18,7 +19,7 @@ if #lost > 1 then return lost end
 local epoch_now = call('HGET', key('crawl'), 'epoch') or '0'
 if epoch ~= '' and epoch ~= epoch_now then return {'epoch', epoch_now} end
 
-for _, v in ipairs(outcomes) do
+for _, v in ipairs(whole and outcomes or {}) do
   local held, state, reason, error, status, retry_s, age_s, elapsed_s, size, crawl_delay, pause_s, items = unpack(v)
   local lease = end_lease(held)
   local h, link = host(lease.host), lease.link
@@ -46,6 +47,6 @@ for _, v in ipairs(outcomes) do
   end
 end
 add(links)
-if store ~= '' then call('HSET', key('positions'), store, length) end
+if whole and store ~= '' then call('HSET', key('positions'), store, length) end
 save()
 return {'ok', limits.max_depth or ''}

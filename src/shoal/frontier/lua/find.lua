@@ -1,9 +1,10 @@
--- find: what is known of a URL.
+-- find: what is known of a URL, but for what only its queue says.
 -- ARGV  2 {fingerprint, host, url, key}: as in LINK
--- ->    {state, token or "", priority, link, record or "", not before or "", worker or "", deadline or ""}
---       or {} if it was never seen. A page that is done is only known as seen.
-local found = find(unpack(args))
+-- ->    {} if it was never seen | {"seen"}: queued or done | {"dead" or "skipped", RECORD} |
+--       {"leased", priority, LINK, worker, deadline}
+local found = find_quickly(unpack(args))
 if not found then return {} end
-local deadline = found.held and call('ZSCORE', key('deadlines'), found.held) or ''
-return {found.state, found.held or '', found.priority or 0, found.link and pack(found.link) or '',
-  found.record or '', found.not_before or '', found.worker or '', deadline}
+if found.state == 'seen' then return {'seen'} end
+if found.record then return {found.state, found.record} end
+local deadline = call('ZSCORE', key('deadlines'), found.held)
+return {'leased', found.priority, pack(found.link), found.worker, deadline}

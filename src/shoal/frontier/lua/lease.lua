@@ -35,6 +35,7 @@ while #given < math.min(room, limit) * 4 do
   local v = unpack_(link)
   count_queued(priority, -1, false, v[3] > 0, v[5])
   count('leased', 1)
+  count_held(worker, 1)
   local new = next_token()
   call('HSET', key('leases'), new, pack({name, priority, v, worker}))
   call('ZADD', key('deadlines'), now + seconds, new)

@@ -11,6 +11,7 @@
 -- base:delayed     zset    msgpack {host, priority, LINK}; score: when they are due
 -- base:leases      hash    token -> msgpack {host, priority, LINK, worker}
 -- base:deadlines   zset    token; score: when the lease runs out
+-- base:holders     hash    worker -> how many leases it holds
 -- base:dead, base:skipped               hash    identity -> msgpack RECORD
 -- base:dead:order, base:skipped:order   zset    identity; score: when it ended
 -- base:seen:N      set     fingerprints, as decimal numbers so that Redis keeps them as an intset
@@ -72,6 +73,9 @@ local function next_token()
 end
 
 local function next_turn() turn = turn + 1; count('turn', 1); return turn end
+
+local holders = {}
+local function count_held(worker, by) holders[worker] = (holders[worker] or 0) + by end
 
 local AGE = 60  -- queued links are counted by the minute in which they were found
 local ages = {}
@@ -258,6 +262,7 @@ local function end_lease(held)
   local h = host(v[1])
   h.leased = h.leased - 1
   count('leased', -1)
+  count_held(v[4], -1)
   return {host = v[1], priority = v[2], link = v[3]}
 end
 
@@ -329,7 +334,7 @@ local function add(links)
 end
 
 -- Notice what has become due with time: at most so much in one go that nobody waits for Redis.
-local AT_ONCE = 1000
+local AT_ONCE = 200
 local function promote()
   local due = call('ZRANGEBYSCORE', key('delayed'), '-inf', now, 'LIMIT', 0, AT_ONCE)
   for _, packed in ipairs(due) do
@@ -350,14 +355,26 @@ end
 
 local function is_link(link, url, k) return link[1] == url and (link[6] or '') == k end
 
-local function find_queued(name, url, k)
-  for priority = 9, 0, -1 do
-    for _, packed in ipairs(call('LRANGE', queue_key(name, priority), 0, -1)) do
-      local link = unpack_(packed)
-      if is_link(link, url, k) then
-        return {state = 'queued', priority = priority, link = link, packed = packed}
+local WINDOW = 1000  -- of a queue that is looked through, so that Lua never holds all of it
+
+local function find_in_queue(name, priority, url, k)
+  local queued, head = queue_key(name, priority), pack(url)  -- a LINK begins with its url
+  for from = 0, call('LLEN', queued) - 1, WINDOW do
+    for _, packed in ipairs(call('LRANGE', queued, from, from + WINDOW - 1)) do
+      if string.sub(packed, 2, 1 + #head) == head then
+        local link = unpack_(packed)
+        if is_link(link, url, k) then
+          return {state = 'queued', priority = priority, link = link, packed = packed}
+        end
       end
     end
+  end
+end
+
+local function find_queued(name, url, k)
+  for priority = 9, 0, -1 do
+    local found = find_in_queue(name, priority, url, k)
+    if found then return found end
   end
   local delayed = call('ZRANGE', key('delayed'), 0, -1, 'WITHSCORES')
   for i = 1, #delayed, 2 do
@@ -378,14 +395,21 @@ local function find_leased(name, url, k)
   end
 end
 
-local function find(fingerprint, name, url, k)
+-- What can be said without looking through queues: nil = never seen; otherwise "seen": queued or done.
+local function find_quickly(fingerprint, name, url, k)
   if call('SISMEMBER', seen_key(bucket_of(fingerprint)), fingerprint) == 0 then return nil end
   local id = identity(name, {url, 0, 0, 0, 0, k})
   for _, state in ipairs({'dead', 'skipped'}) do
     local record = call('HGET', key(state), id)
     if record then return {state = state, record = record} end
   end
-  return find_leased(name, url, k) or find_queued(name, url, k) or {state = 'done'}
+  return find_leased(name, url, k) or {state = 'seen'}
+end
+
+local function find(fingerprint, name, url, k)
+  local found = find_quickly(fingerprint, name, url, k)
+  if not found or found.state ~= 'seen' then return found end
+  return find_queued(name, url, k) or {state = 'done'}
 end
 
 local function unqueue(name, found)
@@ -428,6 +452,11 @@ local function save(always)
     elseif by ~= 0 then
       call('HDEL', key('aged'), age)
       call('ZREM', key('ages'), age)
+    end
+  end
+  for worker, by in pairs(holders) do
+    if by ~= 0 and tonumber(call('HINCRBY', key('holders'), worker, by)) <= 0 then
+      call('HDEL', key('holders'), worker)
     end
   end
   local idle = call('ZCARD', key('idle'))

@@ -2,5 +2,6 @@
 -- ARGV  2 {links}
 -- ->    {how many were new, {slot, generation, ...}}
 local new = add(args[1])
+promote()
 save()
 return {new, mint()}

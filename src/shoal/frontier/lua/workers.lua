@@ -1,5 +1,5 @@
--- workers: who was heard of lately, and all leases; forgets those not heard of.
--- ->    {{msgpack {until, worker, concurrency, since, pages per second}, ...}, {msgpack lease, ...}}
+-- workers: who was heard of lately, and who holds leases; forgets those not heard of.
+-- ->    {{msgpack {until, worker, concurrency, since, pages per second}, ...}, {worker, leases, ...}}
 local alive = {}
 local all = call('HGETALL', key('workers'))
 for i = 1, #all, 2 do
@@ -9,4 +9,4 @@ for i = 1, #all, 2 do
     call('HDEL', key('workers'), all[i])
   end
 end
-return {alive, call('HVALS', key('leases'))}
+return {alive, call('HGETALL', key('holders'))}

@@ -1,0 +1,317 @@
+"""What URLs cost in a frontier, on Redis and on SQLite: bytes, and the time of a commit and of a lease.
+
+    python -m benchmarks.frontier           # a minute or two, up to 1,000,000 URLs
+    python -m benchmarks.frontier --large   # ten times as much
+
+No page is fetched. On Redis, time is the CPU time of the server; on SQLite it is that of this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.services import RedisServer
+
+from benchmarks.report import machine, table, versions
+from shoal.frontier import Frontier, open_frontier
+from shoal.frontier.snapshot import CrawlState, HostState, PageState
+from shoal.model import Limits, Link, Outcome
+from shoal.urls import fingerprint
+
+LINKS, NEW = 50, 5
+"""On each page of which the commit is measured, and how many of them are new."""
+
+BATCH = 1_000
+HOSTS = 1_000
+BLOCKED_US = 500
+"""Redis notes commands that take longer (its SLOWLOG)."""
+
+
+class Place(ABC):
+    """An empty place for a frontier, and its meters."""
+
+    url: str
+
+    def open(self, crawl: str = "bench") -> Frontier:
+        return open_frontier(self.url, crawl=crawl)
+
+    @abstractmethod
+    def size_bytes(self) -> int:
+        """What it holds now."""
+
+    @abstractmethod
+    def busy_s(self) -> float:
+        """CPU seconds spent so far in the back end."""
+
+    def blocked_ms(self) -> float:
+        """The longest time for which nobody else could be served; forgets it."""
+        return 0.0
+
+
+class RedisPlace(Place):
+    """A server of its own, which keeps nothing on disk."""
+
+    def __init__(self, server: RedisServer) -> None:
+        self.url = server.url
+        self._client: Any = server.client()
+        self._client.flushall()
+        self._client.config_set("slowlog-log-slower-than", BLOCKED_US)
+        self._client.config_set("slowlog-max-len", 10_000)
+        self._client.slowlog_reset()
+
+    def size_bytes(self) -> int:
+        self._client.slowlog_reset()  # it takes memory, too
+        return int(self._client.info("memory")["used_memory"])
+
+    def busy_s(self) -> float:
+        times = self._client.info("cpu")
+        return float(times["used_cpu_user"]) + float(times["used_cpu_sys"])
+
+    def blocked_ms(self) -> float:
+        longest = max((float(entry["duration"]) for entry in self._client.slowlog_get(10_000)), default=0.0)
+        self._client.slowlog_reset()
+        return longest / 1000
+
+
+class SqlitePlace(Place):
+    """A file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "state.shoal"
+        self.url = f"sqlite:{self._path}"
+
+    def size_bytes(self) -> int:
+        files = (self._path, self._path.with_name(self._path.name + "-wal"))
+        return sum(path.stat().st_size for path in files if path.exists())
+
+    def busy_s(self) -> float:
+        return time.process_time()
+
+
+@contextmanager
+def redis_place() -> Iterator[Place]:
+    with RedisServer() as server:
+        yield RedisPlace(server)
+
+
+@contextmanager
+def sqlite_place() -> Iterator[Place]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield SqlitePlace(Path(folder))
+
+
+PLACES: dict[str, Callable[[], Any]] = {"Redis": redis_place, "SQLite": sqlite_place}
+
+
+def page_url(number: int) -> str:
+    """A URL of usual length."""
+    return f"https://shop-{number % HOSTS}.example.com/catalogue/category-{number % 97}/product-{number}.html"
+
+
+# --- bytes ------------------------------------------------------------------------------------------
+
+
+class Weight(NamedTuple):
+    """What one URL takes."""
+
+    seen_bytes: float
+    """Of one that is done."""
+    queued_bytes: float
+    """Of one that waits, its place among the seen ones included."""
+    url_bytes: float
+    """How long the URLs are."""
+
+
+def weigh(place: Place, urls: int) -> Weight:
+    """Queue so many, then do them all; hosts and what else is there once are there before."""
+    with place.open() as frontier:
+        _queue(frontier, 0, BATCH)
+        _do_all(frontier)
+        empty = place.size_bytes()
+        _queue(frontier, BATCH, BATCH + urls)
+        queued = place.size_bytes()
+        _do_all(frontier)
+        done = place.size_bytes()
+    length = sum(len(page_url(number)) for number in range(BATCH, BATCH + urls))
+    return Weight((done - empty) / urls, (queued - empty) / urls, length / urls)
+
+
+def _queue(frontier: Frontier, start: int, end: int) -> None:
+    for first in range(start, end, BATCH):
+        frontier.add([Link(page_url(number)) for number in range(first, first + BATCH)])
+
+
+def _do_all(frontier: Frontier) -> None:
+    while leases := frontier.lease(BATCH, 60, worker="bench").leases:
+        frontier.commit([Outcome(lease, "done") for lease in leases])
+
+
+# --- commit -----------------------------------------------------------------------------------------
+
+
+class Cost(NamedTuple):
+    """What a verb costs at some size of the frontier."""
+
+    size: int
+    mean_us: float
+    blocked_ms: float
+    """The longest time that Redis was blocked since the size before."""
+
+
+def commits(place: Place, sizes: Sequence[int], pages: int) -> Iterator[Cost]:
+    """The cost of committing a page with LINKS links, on average over up to so many pages, at each size."""
+    known = 0
+    with place.open() as frontier:
+        frontier.configure(Limits(per_host=pages))
+        for size in sizes:
+            fill(frontier, known, size)
+            known = size
+            mean_us = _commit(frontier, place, min(pages, size // LINKS), size)
+            yield Cost(size, mean_us, place.blocked_ms())
+
+
+def fill(frontier: Frontier, start: int, end: int) -> None:
+    """Make pages known that are done."""
+    marks = (fingerprint(page_url(number)) for number in range(start, end))
+    frontier.load(_state(), (), (PageState(fingerprint=mark, state="done") for mark in marks))
+
+
+def _state(delay_s: float = 0.0) -> CrawlState:
+    limits = Limits(per_host=BATCH, delay_s=delay_s)
+    return CrawlState({}, limits, paused=False, positions={}, items=0, size_bytes=0, fetches=0, losses=0)
+
+
+def _commit(frontier: Frontier, place: Place, pages: int, size: int) -> float:
+    """Microseconds for each page, after a warming up."""
+    frontier.add([Link(f"https://bench.example.com/{size}/{number}", priority=9) for number in range(pages)])
+    for lease in frontier.lease(
+        1, 600, worker="bench"
+    ).leases:  # a host gives one link until its first commit
+        frontier.commit([Outcome(lease, "done")])
+    held = frontier.lease(pages - 1, 600, worker="bench").leases
+    outcomes = [Outcome(lease, "done", links=_links(number, size)) for number, lease in enumerate(held)]
+    warm = len(outcomes) // 20
+    for outcome in outcomes[:warm]:
+        frontier.commit([outcome])
+    before = place.busy_s()
+    for outcome in outcomes[warm:]:
+        frontier.commit([outcome])
+    return (place.busy_s() - before) / (len(outcomes) - warm) * 1e6
+
+
+def _links(page: int, size: int) -> tuple[Link, ...]:
+    """Links that this process has never told: some are new to the frontier, the others are known to it."""
+    known = [((page * LINKS + at) * 7_919) % size for at in range(NEW, LINKS)]
+    new = [10**9 + size * 100 + page * NEW + at for at in range(NEW)]
+    return tuple(Link(page_url(number)) for number in (*known, *new))
+
+
+# --- lease ------------------------------------------------------------------------------------------
+
+
+def leases(place: Place, waiting: int, times: int) -> Cost:
+    """The cost of a lease of one link while so many hosts wait for their delay."""
+    with place.open(f"bench-{waiting}") as frontier:
+        _let_wait(frontier, waiting)
+        frontier.add([Link(f"https://ready-{number}.example.com/") for number in range(times + 20)])
+        for _ in range(20):
+            frontier.lease(1, 600, worker="bench")
+        place.blocked_ms()
+        before = place.busy_s()
+        for _ in range(times):
+            assert frontier.lease(1, 600, worker="bench").leases
+        return Cost(waiting, (place.busy_s() - before) / times * 1e6, place.blocked_ms())
+
+
+def all_due(place: Place, waiting: int) -> float:
+    """How long, at most, Redis is blocked (ms) when the delays of so many hosts end at the same moment."""
+    with place.open(f"due-{waiting}") as frontier:
+        _let_wait(frontier, waiting)
+        place.blocked_ms()
+        later, got = time.time() + 7_200, 0
+        while got < waiting:
+            got += len(frontier.lease(32, 600, worker="bench", now=later).leases)
+        return place.blocked_ms()
+
+
+def _let_wait(frontier: Frontier, hosts: int) -> None:
+    """So many hosts that have just been fetched from, with a delay of an hour and one more page each."""
+    names = [f"wait-{number}.example.com" for number in range(hosts)]
+    frontier.load(
+        _state(delay_s=3_600.0),
+        (HostState(name, 1, True, 0.0, time.time(), 0.0, 0.1) for name in names),
+        (_queued(f"https://{name}/") for name in names),
+    )
+
+
+def _queued(url: str) -> PageState:
+    return PageState(fingerprint(url), "queued", Link(url), added_at=time.time())
+
+
+# --- the report -------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--large", action="store_true", help="up to 10,000,000 URLs and 100,000 hosts")
+    large = parser.parse_args().large
+    urls = 1_000_000 if large else 100_000
+    sizes = [100_000, 1_000_000, 10_000_000] if large else [10_000, 100_000, 1_000_000]
+    waits = [10, 1_000, 5_000, *([100_000] if large else [])]
+    print(report(urls, sizes, waits))
+
+
+def report(urls: int, sizes: Sequence[int], waits: Sequence[int]) -> str:
+    """All tables."""
+    parts = [_weights(urls), _commits(sizes), _leases(waits)]
+    return "\n".join([*parts, machine(), f"Versions: {versions('shoal', 'redis', 'hiredis')}.\n"])
+
+
+def _weights(urls: int) -> str:
+    rows = []
+    for name, new_place in PLACES.items():
+        with new_place() as place:
+            weight = weigh(place, urls)
+        print(name, weight, flush=True)
+        rows.append([name, *(f"{value:.1f}" for value in (weight.seen_bytes, weight.queued_bytes))])
+        length = weight.url_bytes
+    head = ["back end", "bytes per URL done", f"per URL queued ({length:.1f} long)"]
+    return f"At {urls:,} URLs:\n\n{table(head, rows)}"
+
+
+def _commits(sizes: Sequence[int]) -> str:
+    rows = []
+    for name, new_place in PLACES.items():
+        with new_place() as place:
+            for cost in commits(place, sizes, pages=1_000):
+                blocked = f"{cost.blocked_ms:.1f}" if name == "Redis" else ""
+                rows.append([name, f"{cost.size:,}", f"{cost.mean_us:.0f}", blocked])
+                print(rows[-1], flush=True)
+    head = ["back end", "URLs seen", f"CPU µs per commit of {LINKS} links", "Redis blocked, at most ms"]
+    return table(head, rows)
+
+
+def _leases(waits: Sequence[int]) -> str:
+    rows = []
+    for name, new_place in PLACES.items():
+        for waiting in waits:
+            with new_place() as place:
+                cost = leases(place, waiting, times=1_000)
+                due = f"{all_due(place, waiting):.1f}" if name == "Redis" else ""
+            rows.append([name, f"{waiting:,}", f"{cost.mean_us:.0f}", due])
+            print(rows[-1], flush=True)
+    head = ["back end", "hosts waiting", "CPU µs per lease", "Redis blocked when all are due, at most ms"]
+    return table(head, rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Manners that hold for all workers together, as the server's own log shows them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import pairwise
+
+import pytest
+from tests.e2e.redis_shop import NAME, Shop, until
+from tests.e2e.shell import Shell
+from tests.servers import Reply, Request, ScriptedServer, page
+from tests.services import RedisServer
+from tests.site import Site
+
+from shoal.model import Link
+
+DELAY_S = 0.2
+TOLERANCE_S = 0.01  # between a request's start here and its arrival there
+WORKERS = 4
+HOSTS = 8
+SECONDS = 8.0
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    """A Redis for these tests."""
+    with RedisServer(appendonly=True) as server:
+        yield server
+
+
+@pytest.fixture
+def shop(shoal: Shell, server: RedisServer) -> Iterator[Shop]:
+    """A crawl that does not exist yet, on an empty Redis."""
+    with server.client() as client:
+        client.flushall()
+        yield Shop(shoal, server.url, client)
+
+
+def by_host(site: Site) -> dict[str, list[float]]:
+    """When each host was asked for something, robots.txt included."""
+    times = defaultdict(list)
+    for fetch in site.log:
+        times[fetch.url.split("/")[2]].append(fetch.at)
+    return times
+
+
+def assert_polite(site: Site) -> None:
+    """No two requests of a host are closer than the delay."""
+    gaps = [after - before for times in by_host(site).values() for before, after in pairwise(sorted(times))]
+    assert len(gaps) > 50
+    assert min(gaps) >= DELAY_S - TOLERANCE_S, f"{min(gaps):.4f} s"
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_the_delay_of_a_host_holds_for_all_workers(shop: Shop, kill: bool):
+    """Also when some are killed while they fetch, and others started; and nearly no time is wasted."""
+    with Site(5_000, hosts=HOSTS, latency_s=0.02) as site, ExitStack() as working:
+        shop.scraper(site.url, scope="any", delay_s=DELAY_S)
+        workers = [working.enter_context(shop.working()) for _ in range(WORKERS)]
+        until(lambda: len(by_host(site)) == HOSTS)
+        time.sleep(1.0)  # until all have read all the robots.txt
+        began, before = time.monotonic(), len(site.log)
+        if kill:
+            for worker in workers[:2]:
+                time.sleep(1.0)
+                os.kill(worker.pid, signal.SIGKILL)
+                worker.communicate()
+                workers.append(working.enter_context(shop.working()))
+        time.sleep(max(0.0, began + SECONDS - time.monotonic()))
+        seconds, requests = time.monotonic() - began, len(site.log) - before
+    assert_polite(site)
+    possible = seconds / DELAY_S * HOSTS
+    print(
+        f"{'with kills' if kill else 'undisturbed'}: {requests / possible * 100:.0f} % of the possible rate"
+    )
+    assert requests >= 0.75 * possible
+
+
+def test_a_host_that_is_paused_is_left_alone_by_all(shop: Shop):
+    """From that moment on, until its time has come; others go on."""
+    with Site(2_000, hosts=2, latency_s=0.02) as site, ExitStack() as working:
+        shop.scraper(site.url, scope="any", per_host=2, obey_robots=False)
+        for _ in range(3):
+            working.enter_context(shop.working())
+        until(lambda: shop.stats().done > 50)
+        host = f"127.0.0.1:{site.port}"
+        with shop.frontier() as frontier:
+            frontier.pause_host(host, 2.0)
+        paused = time.monotonic()
+        time.sleep(2.5)
+        times = by_host(site)
+    late = [at - paused for at in times[host] if at > paused + 0.1]
+    assert min(late) >= 2.0 - TOLERANCE_S
+    assert len([at for at in times[f"127.0.0.2:{site.port}"] if at > paused]) > 50
+
+
+def test_a_server_that_asks_to_be_left_alone_is_obeyed_by_all(shop: Shop):
+    """Retry-After, told to one worker, is known to the others at once."""
+    asked_at: list[float] = []
+
+    def answer(request: Request) -> Reply:
+        if len(server.requests) == 120:
+            asked_at.append(time.monotonic())
+            return page(b"", "429 Too Many Requests", "Retry-After: 2")
+        return page(b"x")
+
+    with ScriptedServer(answer) as server, ExitStack() as working, shop.frontier() as frontier:
+        shop.scraper(server.url("/"), per_host=3, obey_robots=False)
+        for _ in range(3):
+            working.enter_context(shop.working())
+        frontier.add([Link(server.url(f"/{n}")) for n in range(1_000)])
+        until(lambda: shop.stats().done == 1_001, seconds=30)
+    late = [request.at - asked_at[0] for request in server.requests if request.at > asked_at[0] + 0.1]
+    assert min(late) >= 2.0 - TOLERANCE_S
+    assert len(late) > 800
+
+
+def test_so_many_at_once_hold_for_all_workers(shop: Shop):
+    """per_host counts the fetches of all of them."""
+    with Site(60, latency_s=0.1) as site, ExitStack() as working:
+        shop.scraper(site.url, per_host=3)
+        for _ in range(3):
+            working.enter_context(shop.working())
+        peak = 0
+        while shop.stats().done < 60:
+            leased = shop.client.hlen(f"shoal:{{{NAME}}}:leases")
+            peak = max(peak, int(leased))
+    assert peak == 3
+    starts = sorted(fetch.at for fetch in site.log if not fetch.url.endswith("robots.txt"))
+    assert all(
+        later - earlier >= 0.1 - TOLERANCE_S for earlier, later in zip(starts, starts[3:], strict=False)
+    )
