@@ -54,6 +54,8 @@ class Lease(Struct, frozen=True):
     """The host key: the politeness group that the link belongs to."""
     attempt: int
     """1 on the first try: one more than the attempts that were committed."""
+    losses: int = 0
+    """How often a lease of this page was lost, as when its worker was killed."""
 
 
 class Grant(Struct, frozen=True):

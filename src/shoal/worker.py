@@ -37,6 +37,7 @@ LEASE_S = 60.0
 TEND_S = 5.0  # leases are extended, and the worker says that it is alive
 LINGER_S = 0.01  # a finished page waits this long for others, so that one transaction serves many
 GRACE_S = 1.0  # what a stopped worker has begun may take this long
+SUSPECT_LOSSES = 2  # a page lost so often may be what kills its workers: it is visited alone
 TROUBLE_S = 2.0  # at most, between two tries while the frontier or the store cannot be written
 
 T = TypeVar("T")
@@ -76,6 +77,8 @@ class Worker:
         self._busy_at = time.monotonic()
         self._fetching: dict[int, asyncio.Task[None]] = {}
         self._finished: list[tuple[float, Outcome]] = []  # when the visit ended, how
+        self._suspect = 0  # the token of a page that is not to take others with it
+        self._alone = asyncio.Event()
         self._news = asyncio.Event()
         self._stopping = asyncio.Event()
         self._leaving = False
@@ -101,6 +104,8 @@ class Worker:
                 grant = await self._turn()
                 for lease in grant.leases:
                     self._fetching[lease.token] = asyncio.create_task(self._visit(lease))
+                if self._fetching.keys() == {self._suspect} and not self._finished:
+                    self._alone.set()
                 if self._is_over(grant):
                     break
                 await self._idle(grant.again_s)
@@ -119,6 +124,8 @@ class Worker:
         self._tell()
 
     async def _visit(self, lease: Lease) -> None:
+        if lease.token == self._suspect:
+            await self._alone.wait()
         outcome = await self._visitor.visit(lease)
         del self._fetching[lease.token]
         self._visited += 1
@@ -151,7 +158,18 @@ class Worker:
         )
         del self._finished[: len(finished)]  # whatever goes wrong from here on, these are committed
         lost = self._tend(now) if now - self._tended_at >= TEND_S else frozenset()
-        return self._frontier.lease(self._room(), LEASE_S, worker=self._name), lost
+        return self._lease(), lost
+
+    def _lease(self) -> Grant:
+        """For the room there is. If a suspect is given, it is kept and the others are given back."""
+        grant = self._frontier.lease(self._room(), LEASE_S, worker=self._name)
+        suspect = next((lease for lease in grant.leases if lease.losses >= SUSPECT_LOSSES), None)
+        if suspect is None:
+            return grant
+        self._suspect = suspect.token
+        self._alone.clear()
+        self._frontier.release([lease.token for lease in grant.leases if lease is not suspect])
+        return replace(grant, leases=(suspect,))
 
     def _tend(self, now: float) -> frozenset[int]:
         """Extend the leases and say that we are alive; returns the tokens of those that were lost."""
@@ -170,8 +188,9 @@ class Worker:
         return self._leaving or waited_s >= self._patience_s or (grant.finished and self._drain)
 
     def _room(self) -> int:
-        stays = not (self._leaving or self._stopping.is_set())
-        return 0 if not stays else self._crawl.settings.concurrency - len(self._fetching)
+        if self._leaving or self._stopping.is_set() or self._suspect in self._fetching:
+            return 0
+        return self._crawl.settings.concurrency - len(self._fetching)
 
     async def _idle(self, again_s: float | None) -> None:
         """Until a page is finished, time may have brought work, or somebody else has."""

@@ -194,7 +194,7 @@ class Oracle:
         page.state, page.fresh = "leased", False
         page.worker, page.deadline, page.not_before = worker, now + seconds, None
         identity, attempt = fingerprint(page.link.url, page.link.key), page.attempts + 1
-        return Lease(token=token, fingerprint=identity, link=page.link, host=page.host, attempt=attempt)
+        return Lease(token, identity, page.link, page.host, attempt, page.losses)
 
     def take_back(self, now):
         self.lose([page for page in self.having("leased") if page.deadline < now], now)

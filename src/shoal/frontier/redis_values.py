@@ -140,6 +140,7 @@ def read_lease(token: int, host: bytes, priority: int, packed: bytes) -> Lease:
         link=link,
         host=host.decode(),
         attempt=found.attempts + 1,
+        losses=found.losses,
     )
 
 

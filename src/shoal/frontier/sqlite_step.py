@@ -285,7 +285,7 @@ class Step:
         """What the host may give at most, and one more: its head afterwards."""
         return deque(
             self.db.execute(
-                "SELECT id, fingerprint, url, priority, depth, attempts, extra, added_at FROM pages"
+                "SELECT id, fingerprint, url, priority, depth, attempts, losses, extra, added_at FROM pages"
                 " WHERE host = ? AND state = 'queued' AND not_before IS NULL"
                 " ORDER BY priority DESC, fresh, id LIMIT ?",
                 (host.id, min(host.room(self.limits), limit) + 1),
@@ -293,7 +293,7 @@ class Step:
         )
 
     def _lease_page(self, host: HostRow, page: _Row) -> Lease:
-        _, mark, url, priority, depth, attempts, extra, added_at = page
+        _, mark, url, priority, depth, attempts, losses, extra, added_at = page
         host.queued -= 1
         host.leased += 1
         host.turn = self.crawl.next_turn()
@@ -307,6 +307,7 @@ class Step:
             link=read_link(url, priority, depth, extra),
             host=host.host,
             attempt=attempts + 1,
+            losses=losses,
         )
 
     def again_s(self) -> float | None:
