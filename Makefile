@@ -61,5 +61,5 @@ $(BIN)/python:
 $(BENCH)/.installed: | $(BIN)/python
 	$(PYTHON) -m venv $(BENCH)
 	@echo '*' > $(BENCH)/.gitignore
-	$(BENCH)/bin/python -m pip install --quiet scrapy uvloop
+	$(BENCH)/bin/python -m pip install --quiet scrapy scrapy-redis uvloop 'celery[redis]' requests lxml w3lib
 	@touch $@

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from tests.services import RedisServer
 
-from benchmarks.report import machine, table, versions
+from benchmarks.report import machine, publish, table, versions
 from shoal.frontier import Frontier, open_frontier
 from shoal.frontier.snapshot import CrawlState, HostState, PageState
 from shoal.model import Limits, Link, Outcome
@@ -267,7 +267,7 @@ def main() -> None:
     urls = 1_000_000 if large else 100_000
     sizes = [100_000, 1_000_000, 10_000_000] if large else [10_000, 100_000, 1_000_000]
     waits = [10, 1_000, 5_000, *([100_000] if large else [])]
-    print(report(urls, sizes, waits))
+    publish("frontier", report(urls, sizes, waits))
 
 
 def report(urls: int, sizes: Sequence[int], waits: Sequence[int]) -> str:

@@ -17,6 +17,7 @@ import psutil
 
 ROOT = Path(__file__).parents[1]
 SHOAL = Path(sys.executable).with_name("shoal")
+PEERS_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
 PORT = 8811
 """Our own nginx listens here, on 127.0.0.2 and up. The pages name it in their links."""
 

@@ -17,16 +17,14 @@ from pathlib import Path
 import psutil
 
 from benchmarks import memory, profile
-from benchmarks.measure import ROOT, SHOAL, Cost, Site, crawl, median, serving, shoal_command
+from benchmarks.measure import PEERS_PYTHON, SHOAL, Cost, Site, crawl, median, serving, shoal_command
 from benchmarks.report import machine, publish, table, versions
-
-SCRAPY_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
 
 
 def scrapy_command(mode: str, start: str, work: Path) -> list[object]:
     """Return the command that does the same with Scrapy."""
     peer = Path(__file__).parent / "peers" / "scrapy_peer.py"
-    return [SCRAPY_PYTHON, peer, mode, start, work / "items.jsonl"]
+    return [PEERS_PYTHON, peer, mode, start, work / "items.jsonl"]
 
 
 CRAWLERS: dict[str, Callable[[str, Path], list[object]]] = {
@@ -103,7 +101,7 @@ def _scrapy_versions() -> str:
         "from importlib.metadata import version as v;"
         "print(', '.join(f'{p} {v(p)}' for p in ('Scrapy', 'Twisted', 'lxml', 'uvloop')))"
     )
-    return subprocess.check_output([SCRAPY_PYTHON, "-c", code], text=True).strip()
+    return subprocess.check_output([PEERS_PYTHON, "-c", code], text=True).strip()
 
 
 def _nginx_version() -> str:

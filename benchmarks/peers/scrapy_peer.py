@@ -1,9 +1,11 @@
-"""Scrapy, doing the work that shoal does in the benchmark: `scrapy_peer.py memory|lean START ITEMS`.
+"""Scrapy, doing the work that shoal does in the benchmark: `scrapy_peer.py MODE START ITEMS`.
 
 memory: a spider as Scrapy's manual teaches it, with the settings for speed that its manual names.
 lean: further than most users go; optional middlewares off, and the spider drops links it has followed.
+redis, redis-lean: the same with scrapy-redis, queue and seen set in the Redis named by REDIS_URL.
 """
 
+import os
 import sys
 from typing import ClassVar
 
@@ -35,11 +37,18 @@ LEAN = {
 }
 
 
-class Spider(scrapy.Spider):
+REDIS = {
+    "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
+    "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
+    "SCHEDULER_PERSIST": True,
+    "REDIS_URL": os.environ.get("REDIS_URL"),
+}
+
+
+class Pages:
     """Follows every link and yields the product of every page."""
 
     name = "peer"
-    start_urls: ClassVar = [START]
     followed: ClassVar = set()
 
     def parse(self, response):
@@ -52,7 +61,7 @@ class Spider(scrapy.Spider):
             "price": product.css("[itemprop=price]").attrib["content"],
         }
         links = {response.urljoin(href) for href in response.css("a::attr(href)").getall()}
-        if MODE == "lean":
+        if "lean" in MODE:
             links -= self.followed
             self.followed.update(links)
         for url in links:
@@ -60,7 +69,24 @@ class Spider(scrapy.Spider):
                 yield scrapy.Request(url)
 
 
-if __name__ == "__main__":
-    process = CrawlerProcess(SETTINGS | (LEAN if MODE == "lean" else {}))
-    process.crawl(Spider)
+class Spider(Pages, scrapy.Spider):
+    """It has a start of its own."""
+
+    start_urls: ClassVar = [START]
+
+
+def main():
+    """Crawl until there is nothing left; with Redis, until somebody ends it."""
+    settings, spider = SETTINGS | (LEAN if "lean" in MODE else {}), Spider
+    if "redis" in MODE:
+        from scrapy_redis.spiders import RedisSpider
+
+        settings |= REDIS
+        spider = type("RedisPages", (Pages, RedisSpider), {})
+    process = CrawlerProcess(settings)
+    process.crawl(spider)
     process.start()
+
+
+if __name__ == "__main__":
+    main()
