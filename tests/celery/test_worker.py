@@ -169,15 +169,19 @@ def test_inspect_shows_slices_and_what_they_have_done(new_project, site):
     assert list(answer["scrape"]["nodes"].values()) == [1]
 
 
-def test_green_pools_are_refused():
-    """Gevent and eventlet: with the pools that work."""
-    from celery.exceptions import ImproperlyConfigured
+def test_the_gevent_pool_is_refused(new_project):
+    """At once, in one line, with the pools that work."""
+    worker = new_project(FOLLOW).worker("-c", "2", "-P", "gevent")
+    assert worker.process.wait(20) == 2
+    assert "shoal does not work in the gevent pool: use --pool=prefork, threads or solo" in worker.said()
+    assert "Traceback" not in worker.said()
 
-    from shoal.celery.watchdog import Watchdog
 
-    class Worker:
-        class pool_cls:  # noqa: N801 - Celery's name
-            __module__ = "celery.concurrency.gevent"
-
-    with pytest.raises(ImproperlyConfigured, match="prefork, threads or solo"):
-        Watchdog(Worker())
+def test_a_frontier_that_cannot_be_used_ends_the_worker(new_project, tmp_path):
+    """With one line that says why."""
+    place = f"(app, store=None, frontier='sqlite:{tmp_path}/no/where', name="
+    project = new_project(FOLLOW.replace("(app, **PLACE, name=", place))
+    worker = project.worker("-c", "1")
+    assert worker.process.wait(20) == 2
+    assert f"cannot open the state file {tmp_path}/no/where" in worker.said()
+    assert "Traceback" not in worker.said()

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakSet
 
+import click
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 from celery import Celery, bootsteps, signals
-from celery.exceptions import ImproperlyConfigured
 from celery.worker.control import inspect_command
 
 from shoal.celery import drain, slices
@@ -51,7 +51,7 @@ class Watchdog(bootsteps.StartStopStep):  # type: ignore[misc]
     def __init__(self, worker: Any, **options: Any) -> None:
         pool = worker.pool_cls.__module__.rpartition(".")[2]
         if pool in GREEN:
-            raise ImproperlyConfigured(
+            raise click.UsageError(
                 f"shoal does not work in the {pool} pool: use --pool=prefork, threads or solo; each process"
                 " fetches many pages at once anyway"
             )
@@ -101,7 +101,8 @@ class Watchdog(bootsteps.StartStopStep):  # type: ignore[misc]
             except (FrontierUnavailable, StoreUnavailable) as error:
                 log.warning("%s; trying again", error)
             except ShoalError as error:
-                raise ImproperlyConfigured(str(error)) from error
+                log.critical("%s", error)
+                raise SystemExit(2) from error
             else:
                 self._unprepared.remove(office)
 
