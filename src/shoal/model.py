@@ -15,11 +15,22 @@ from msgspec import Struct
 PRIORITIES = range(10)
 """Priorities: 0..9, the higher the sooner, on every back end."""
 
-State: TypeAlias = Literal["queued", "leased", "done", "dead", "skipped"]
-"""Where a known URL stands. A queued one whose time has not come yet is also called delayed."""
+State: TypeAlias = Literal["queued", "overflow", "leased", "done", "dead", "skipped"]
+"""Where a known URL stands. A queued one whose time has not come yet is also called delayed; one in the overflow
+waits until there is room in the queue."""
 
 Item: TypeAlias = Mapping[str, object]
 """One extracted row: names to values that JSON, or `shoal.store.encode`, can write."""
+
+
+class Quota(Struct, frozen=True):
+    """How many links of one kind a host may have; the frontier counts them for all workers together."""
+
+    rule: str
+    """Cuts the links beyond."""
+    shape: int
+    """The identity of the kind (signed 64 bits)."""
+    most: int
 
 
 class Link(Struct, frozen=True):
@@ -40,6 +51,10 @@ class Link(Struct, frozen=True):
     """The user's own data (what JSON can hold); handlers find it as `page.meta`."""
     delay_s: float = 0.0
     """Not to be fetched earlier than this many seconds after it was added."""
+    trap: str = ""
+    """The rule that cuts it (`shoal.traps`): it becomes known, but is skipped."""
+    quotas: tuple[Quota, ...] = ()
+    """What it counts towards; a full one cuts it."""
 
 
 class Lease(Struct, frozen=True):
@@ -135,6 +150,8 @@ class Outcome(Struct, frozen=True):
     """The server asked for its host to be left alone this long (Retry-After)."""
     links: tuple[Link, ...] = ()
     items: tuple[Item, ...] = ()
+    digest: int | None = None
+    """The identity of the content, if pages with the same one are to be told apart from it (`duplicates`)."""
 
 
 class Limits(Struct, frozen=True):
@@ -144,7 +161,7 @@ class Limits(Struct, frozen=True):
     max_pages_per_host: int | None = None
     max_depth: int | None = None
     max_queued: int | None = None
-    """`add` waits while this many are queued; links found by pages are never refused."""
+    """Links found by pages go to the overflow, and producers wait, while this many are queued."""
     max_losses: int = 5
     """A page whose worker died this often while holding it becomes a dead letter (a poison page)."""
     per_host: int = 8
@@ -162,6 +179,8 @@ class Stats(Struct, frozen=True):
     """Queued, but not before a time to come."""
     retrying: int = 0
     """Queued, with at least one attempt that failed."""
+    overflow: int = 0
+    """Found while `max_queued` were queued: they return when there is room."""
     leased: int = 0
     done: int = 0
     dead: int = 0
@@ -186,7 +205,7 @@ class Stats(Struct, frozen=True):
     @property
     def seen(self) -> int:
         """All URLs known."""
-        return self.queued + self.leased + self.done + self.dead + self.skipped
+        return self.queued + self.overflow + self.leased + self.done + self.dead + self.skipped
 
 
 class PageRecord(Struct, frozen=True):
@@ -235,6 +254,12 @@ class Beat(Struct, frozen=True):
     since: float
     """When it started (seconds since 1970)."""
     pages_per_s: float
+    bytes_in_flight: int = 0
+    """In bodies that are read, handled or wait to be stored."""
+    lag_s: float = 0.0
+    """How late the event loop was at worst since the last beat: what blocks it blocks all fetches."""
+    settle_s: float = 0.0
+    """How long storing and committing a batch of pages takes, on average."""
 
 
 class WorkerRecord(Struct, frozen=True):
@@ -247,3 +272,6 @@ class WorkerRecord(Struct, frozen=True):
     concurrency: int = 0
     since: float | None = None
     pages_per_s: float = 0.0
+    bytes_in_flight: int = 0
+    lag_s: float = 0.0
+    settle_s: float = 0.0

@@ -30,6 +30,13 @@ TRACKING_PARAMS = (
 """For `Spelling.drop_params`: parameters that tell where a visitor came from and not which page it is."""
 
 
+SESSION_PARAMS = (
+    "jsessionid", "phpsessid", "aspsessionid*", "sessionid", "session_id", "sessid", "cfid", "cftoken",
+    "oscsid", "zenid",
+)  # fmt: skip
+"""For `Spelling.drop_sessions`: parameters, in any case of letters, that name the session of a visitor."""
+
+
 class Spelling(Struct, frozen=True):
     """Rewrites that may merge different pages, so they are off unless the user knows the site."""
 
@@ -37,6 +44,9 @@ class Spelling(Struct, frozen=True):
     """Sort the parameters by name; those of one name keep their order."""
     drop_params: tuple[str, ...] = ()
     """Names of parameters to leave out; `*` stands for any characters."""
+    drop_sessions: bool = False
+    """Leave out session ids: SESSION_PARAMS, `sid` and `s` with a long value, in the query and as `;name=value`
+    in the path, and the /(S(...)) of ASP.NET."""
 
 
 DEFAULT = Spelling()
@@ -94,7 +104,12 @@ def fingerprint(url: str, key: str = "") -> int:
     identity = (_without_credentials(url) if "@" in url else url).encode()
     if key:
         identity += b"\0" + key.encode("utf-8", "surrogatepass")  # a normalized URL holds no NUL
-    return int.from_bytes(xxh3_64_digest(identity), "big", signed=True)
+    return digest(identity)
+
+
+def digest(content: bytes) -> int:
+    """The identity of some bytes: signed 64 bits (XXH3), the same on every machine."""
+    return int.from_bytes(xxh3_64_digest(content), "big", signed=True)
 
 
 def host_key(url: str) -> str:
@@ -233,8 +248,14 @@ def _respell(escape: re.Match[str]) -> str:
 
 
 def _with_query_spelled(url: str, spelling: Spelling) -> str:
-    page, _, query = url.partition("?")
+    page, mark, query = url.partition("?")
+    if spelling.drop_sessions:
+        page = _SESSION_IN_PATH.sub("", page)
+    if not mark:
+        return page
     params = query.split("&")
+    if spelling.drop_sessions:
+        params = [param for param in params if not _is_session(param)]
     if spelling.drop_params:
         params = [param for param in params if not _is_dropped(_name(param), spelling.drop_params)]
     if spelling.sort_query:
@@ -245,6 +266,19 @@ def _with_query_spelled(url: str, spelling: Spelling) -> str:
 @lru_cache(maxsize=256)
 def _is_dropped(name: str, patterns: tuple[str, ...]) -> bool:
     return any(Wildcard.of(pattern).matches(name) for pattern in patterns)
+
+
+_SESSION_IN_PATH = re.compile(
+    r";(?:jsessionid|phpsessid|sessionid|session_id|sessid|sid)=[^/;]*|/\((?:[A-Z]\([0-9a-z_-]+\))+\)(?=/)",
+    re.IGNORECASE,
+)
+_LONG_ID = re.compile("[0-9A-Za-z]{16,}")
+
+
+def _is_session(param: str) -> bool:
+    name, _, value = param.partition("=")
+    name = name.lower()
+    return _is_dropped(name, SESSION_PARAMS) or (name in {"sid", "s"} and bool(_LONG_ID.fullmatch(value)))
 
 
 def _name(param: str) -> str:

@@ -11,7 +11,7 @@ from math import inf
 from shoal.frontier import Frontier
 from shoal.model import Grant, Limits, Outcome
 
-STATES = ("queued", "leased", "done", "dead", "skipped")
+STATES = ("queued", "overflow", "leased", "done", "dead", "skipped")
 
 
 def assert_nothing_lost(frontier: Frontier, known: Collection[tuple[str, str]], now: float | None = None):

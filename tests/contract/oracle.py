@@ -12,9 +12,11 @@ from math import inf, nextafter
 
 from msgspec.structs import replace
 
+from shoal.frontier.base import AT_ONCE
 from shoal.model import Grant, Lease, Limits, Link, Outcome, PageRecord, Stats
 from shoal.urls import fingerprint, host_key
 
+STATES = ("queued", "overflow", "leased", "done", "dead", "skipped")
 LOST = "(lost)"
 """Stands for the reason of a page that was lost too often; the wording is the back end's."""
 
@@ -75,6 +77,9 @@ class Oracle:
         self.producers: dict[str, float] = {}
         self.limits = Limits()
         self.paused = False
+        self.cuts: Counter[tuple[str, str]] = Counter()
+        self.shapes: Counter[tuple[str, int]] = Counter()
+        self.contents: dict[int, str] = {}
         self.fetches = self.losses = self.size_bytes = 0
 
     def having(self, state, host=None):
@@ -157,7 +162,8 @@ class Oracle:
     def finished(self, now):
         most = inf if self.limits.max_pages is None else self.limits.max_pages
         per_host = inf if self.limits.max_pages_per_host is None else self.limits.max_pages_per_host
-        left = [page for page in self.having("queued") if self.count("done", page.host) < per_host]
+        waiting = self.having("queued") + self.having("overflow")
+        left = [page for page in waiting if self.count("done", page.host) < per_host]
         ended = self.count("done") >= most or not left
         return ended and not self.having("leased") and not self.open_producers(now)
 
@@ -168,12 +174,51 @@ class Oracle:
         for link in links:
             too_deep = self.limits.max_depth is not None and link.depth > self.limits.max_depth
             if (link.url, link.key) not in self.pages and not too_deep:
-                host, delayed = host_key(link.url), link.delay_s > 0
-                self.hosts[host]  # from now on it is counted
-                not_before = now + link.delay_s if delayed else None
-                page = Page(replace(link, delay_s=0.0), host, parent, now, not_before, loose=delayed)
-                self.pages[link.url, link.key] = page
+                self.add_new(link, host_key(link.url), parent, now)
         return len(self.pages) - before
+
+    def add_new(self, link, host, parent, now):
+        self.hosts[host]  # from now on it is counted
+        rule, delayed = link.trap or self.full_quota(host, link.quotas), link.delay_s > 0
+        bare = replace(link, delay_s=0.0, trap="", quotas=())
+        page = Page(bare, host, parent, now, now + link.delay_s if delayed else None, loose=delayed)
+        if rule:
+            self.cuts[rule, host] += 1
+            page.state, page.reason, page.finished_at, page.not_before = "skipped", rule, now, None
+        elif parent and not delayed and self.overflows(page, now):
+            page.state = "overflow"
+        self.pages[link.url, link.key] = page
+
+    def full_quota(self, host, quotas):
+        for quota in quotas:
+            if self.shapes[host, quota.shape] >= quota.most:
+                return quota.rule
+        self.shapes.update((host, quota.shape) for quota in quotas)
+        return ""
+
+    def head(self, host, now):
+        """The highest priority of what is queued and due."""
+        return max((p.link.priority for p in self.having("queued", host) if p.is_due(now)), default=-1)
+
+    def space(self):
+        return inf if self.limits.max_queued is None else self.limits.max_queued - self.count("queued")
+
+    def overflows(self, page, now):
+        others = [each.link.priority for each in self.having("overflow", page.host)]
+        wanted = self.space() <= 0 or page.link.priority in others
+        return wanted and self.head(page.host, now) >= page.link.priority
+
+    def return_links(self, host, now):
+        """If something in the overflow is better than all that is left."""
+        pages = self.having("overflow", host)
+        best = max((page.link.priority for page in pages), default=-1)
+        if best > self.head(host, now):
+            most = min(max(1, self.space()), AT_ONCE)
+            for page in [page for page in pages if page.link.priority == best][:most]:
+                page.state = "queued"
+
+    def claim(self, contents):
+        return [self.contents.setdefault(digest, url) for digest, url in contents]
 
     def follow(self, grant: Grant, limit, seconds, *, worker, now):
         """Check that `grant` is a permitted answer to `lease`, and give the same leases."""
@@ -193,6 +238,7 @@ class Oracle:
         self.token = page.token = token
         page.state, page.fresh = "leased", False
         page.worker, page.deadline, page.not_before = worker, now + seconds, None
+        self.return_links(page.host, now)
         identity, attempt = fingerprint(page.link.url, page.link.key), page.attempts + 1
         return Lease(token, identity, page.link, page.host, attempt, page.losses)
 
@@ -217,8 +263,11 @@ class Oracle:
     def commit(self, outcomes, *, position=None, now):
         lost = frozenset(outcome.lease.token for outcome in outcomes) - self.held().keys()
         if not lost:
-            for outcome in outcomes:
-                self.finish(self.held()[outcome.lease.token], outcome, now)
+            pages = [self.held()[outcome.lease.token] for outcome in outcomes]
+            for page, outcome in zip(pages, outcomes, strict=True):
+                self.finish(page, outcome, now)
+            for page, outcome in zip(pages, outcomes, strict=True):
+                self.add(outcome.links, now=now, parent=page.link.url)
             self.positions.update([position] if position else [])
         return lost
 
@@ -235,7 +284,6 @@ class Oracle:
         if outcome.crawl_delay_s is not None:
             host.crawl_delay_s = outcome.crawl_delay_s
         self.fetches, self.size_bytes = self.fetches + 1, self.size_bytes + outcome.size_bytes
-        self.add(outcome.links, now=now, parent=page.link.url)
 
     def extend(self, tokens, seconds, *, now):
         for token in self.held().keys() & tokens:
@@ -257,7 +305,7 @@ class Oracle:
         queued = self.having("queued")
         by_priority = Counter(page.link.priority for page in queued)
         return Stats(
-            **{state: self.count(state) for state in ("queued", "leased", "done", "dead", "skipped")},
+            **{state: self.count(state) for state in STATES},
             delayed=sum(not page.is_due(now) for page in queued),
             retrying=sum(page.attempts > 0 for page in queued),
             by_priority=tuple(by_priority[priority] for priority in range(10)),
@@ -277,7 +325,7 @@ class Oracle:
 
     def open_producer(self, name, seconds, *, now):
         self.producers[name] = now + seconds
-        return self.limits.max_queued is None or self.count("queued") < self.limits.max_queued
+        return self.space() > self.count("overflow")
 
     def redrive(self, *, url=None, host=None, reason=None):
         pages = [page for page in self.having("dead", host) if reason in (None, page.reason)]
@@ -287,13 +335,18 @@ class Oracle:
             page.attempts = page.losses = page.status = 0
         return len(pages)
 
-    def forget(self, url, key=""):
+    def forget(self, url, key="", *, now):
         page = self.pages.get((url, key))
-        return page is not None and page.state != "leased" and self.pages.pop((url, key)) is page
-
-    def set_priority(self, url, priority, key=""):
-        page = self.pages.get((url, key))
-        if page is None or page.state != "queued":
+        if page is None or page.state == "leased":
             return False
-        page.link, page.moved = replace(page.link, priority=priority), True
+        del self.pages[url, key]
+        self.return_links(page.host, now)
+        return True
+
+    def set_priority(self, url, priority, key="", *, now):
+        page = self.pages.get((url, key))
+        if page is None or page.state not in ("queued", "overflow"):
+            return False
+        page.link, page.moved, page.state = replace(page.link, priority=priority), True, "queued"
+        self.return_links(page.host, now)
         return True

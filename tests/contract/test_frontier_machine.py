@@ -22,7 +22,7 @@ from invariants import Observer, assert_items_once, assert_nothing_lost
 from msgspec.structs import replace
 from oracle import LOST, Oracle
 
-from shoal.model import Limits, Link, Outcome, PageRecord
+from shoal.model import Limits, Link, Outcome, PageRecord, Quota
 
 LATER = 4_000_000_000.0
 """Ahead of every real clock, by which verbs go that take no `now`."""
@@ -44,6 +44,8 @@ URLS = tuple(f"http://{host}/{page}" for host in HOSTS for page in range(4))
 WORKERS = ("ann", "bob", "eve")
 STORES = ("rows.jsonl", "rows.csv")
 REASONS = ("HTTP 503", "timeout")
+SHAPE, QUERIES = Quota("trap: shape", 7, 2), Quota("trap: queries", -8, 3)
+QUOTAS = ((SHAPE,), (QUERIES,), (SHAPE, QUERIES))
 
 urls = st.sampled_from(URLS)
 keys = st.sampled_from(["", "", "", "k"])
@@ -57,13 +59,15 @@ links = st.builds(
     via=st.sampled_from([(), ("http://a.test/old",)]),
     meta=st.sampled_from([None, {"shelf": 3}]),
     delay_s=st.sampled_from([0.0, 0.0, 0.5, 10.0]),
+    trap=st.sampled_from(["", "", "", "", "trap: calendar"]),
+    quotas=st.sampled_from([(), (), *QUOTAS]),
 )
 limits = st.builds(
     Limits,
     max_pages=st.sampled_from([None, None, 3, 6]),
     max_pages_per_host=st.sampled_from([None, None, 1, 3]),
     max_depth=st.sampled_from([None, 1]),
-    max_queued=st.sampled_from([None, 3]),
+    max_queued=st.sampled_from([None, 1, 3]),
     max_losses=st.sampled_from([1, 2, 5]),
     per_host=st.sampled_from([1, 2, 8]),
     delay_s=st.sampled_from([0.0, 0.0, 1.0, 2.5]),
@@ -301,13 +305,19 @@ class Machine(RuleBasedStateMachine):
     def forget(self, where, url, key):
         crawl, frontier, oracle = self.at(where)
         forgotten = frontier.forget(url, key)
-        assert forgotten == oracle.forget(url, key)
+        assert forgotten == oracle.forget(url, key, now=self.now)
         crawl.forgotten |= {url} if forgotten else set()
 
     @rule(where=wheres, url=urls, key=keys, priority=priorities)
     def set_priority(self, where, url, key, priority):
         _, frontier, oracle = self.at(where)
-        assert frontier.set_priority(url, priority, key) == oracle.set_priority(url, priority, key)
+        changed = frontier.set_priority(url, priority, key)
+        assert changed == oracle.set_priority(url, priority, key, now=self.now)
+
+    @rule(where=wheres, contents=st.lists(st.tuples(st.integers(-3, 3), urls), max_size=3))
+    def claim(self, where, contents):
+        _, frontier, oracle = self.at(where)
+        assert frontier.claim(contents) == oracle.claim(contents)
 
     # --- after every step ------------------------------------------------------------------------
 
@@ -319,6 +329,7 @@ class Machine(RuleBasedStateMachine):
                 expected = replace(expected, items=stats.items)
             assert stats == expected
             assert crawl.frontiers[1].limits == crawl.oracle.limits
+            assert crawl.frontiers[1].cuts() == crawl.oracle.cuts
         for (url, key), page in self.touched.oracle.pages.items():
             frontier, expected = self.touched.frontiers[1], page.record()
             if not frontier.remembers_done:

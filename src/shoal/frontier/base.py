@@ -1,5 +1,8 @@
 """The frontier: all URLs that a crawl knows, and their order. This is the contract of every back end.
 
+    (new)   --add-->               queued; skipped if a trap rule cuts it
+    (new)   --commit, as a link--> the same, but overflow if there is no room
+    overflow  --when its host has nothing of its priority or higher left-->  queued
     queued  --lease-->             leased
     leased  --commit done-->       done
     leased  --commit dead-->       dead       (a dead letter, with its reason)
@@ -43,6 +46,17 @@ from shoal.model import (
 )
 
 
+MOST_CUT = 1_000
+"""So many links that a rule cuts on a host are known, as skipped; further ones are counted and forgotten."""
+
+MOST_SHAPES = 1_000
+"""So many shapes are counted per host. For a new one beyond that the least count is taken off all of them, and
+those that have none left are forgotten: rare ones, so a shape is never counted too high."""
+
+AT_ONCE = 200
+"""So many links return from the overflow in one go, at most."""
+
+
 class Frontier(ABC):
     """One crawl's URLs. Every method either does all of what it says or nothing."""
 
@@ -55,6 +69,11 @@ class Frontier(ABC):
         A link whose fingerprint is known already is dropped, whatever its state.
         A link deeper than `max_depth` is dropped and not remembered.
         Does not look at `max_queued`: that is `open_producer`'s business.
+
+        A link with a `trap`, or with a quota of which its host has had as many links as it allows, is cut:
+        it counts in `cuts`, and becomes known as skipped for that rule, but no more than MOST_CUT do for
+        a rule and host: the others are dropped and not remembered. A link that is not cut counts towards
+        all of its quotas.
         """
 
     @abstractmethod
@@ -91,7 +110,12 @@ class Frontier(ABC):
 
         `position` = (store, length): recorded in the same step, see `position()`.
         Items are kept only by a frontier that is its own store (`keeps_items`).
-        The outcome's links get the leased page as their parent.
+        The outcome's links get the leased page as their parent. While `max_queued` are queued, a link goes to
+        the overflow, unless it is delayed or its host has nothing queued that is due and of its priority or
+        higher; so it does while others of its host and priority are there. Links return as soon as their
+        host has nothing left that is due and of their priority or higher, first in first out: as many of one
+        priority as there is room for, at least one and at most AT_ONCE. So every host goes on giving its
+        best links, whatever the queue is full of.
         The host's clock: the next fetch not before the start of this one (now - age_s) + delay, nor
         before now + pause_s. The delay is the larger of `Limits.delay_s` and the last crawl_delay_s told.
         A lease that ends without a commit counts as a fetch that started at its end.
@@ -169,7 +193,7 @@ class Frontier(ABC):
     def open_producer(self, name: str, seconds: float, *, now: float | None = None) -> bool:
         """Announce (or extend) a producer: until it is closed or `seconds` pass, the crawl is not finished.
 
-        Returns whether there is room to add: False while `max_queued` or more are queued.
+        Returns whether there is room to add: False while `max_queued` or more are queued or in the overflow.
         """
 
     @abstractmethod
@@ -212,8 +236,18 @@ class Frontier(ABC):
         """Queue dead letters again, with fresh attempts; returns how many. Without arguments: all."""
 
     @abstractmethod
-    def skipped(self, *, limit: int | None = None) -> list[PageRecord]:
-        """Skipped pages, the oldest first."""
+    def skipped(
+        self, *, host: str | None = None, reason: str | None = None, limit: int | None = None
+    ) -> list[PageRecord]:
+        """Skipped pages, the oldest first; of one host, or with this reason exactly, if given."""
+
+    @abstractmethod
+    def cuts(self) -> dict[tuple[str, str], int]:
+        """How many links each trap rule has cut, by (rule, host), those that are not remembered included."""
+
+    @abstractmethod
+    def claim(self, contents: Sequence[tuple[int, str]]) -> list[str]:
+        """For each (digest, URL): the URL that claimed this content first, which may be this one."""
 
     @abstractmethod
     def forget(self, url: str, key: str = "") -> bool:
@@ -221,7 +255,7 @@ class Frontier(ABC):
 
     @abstractmethod
     def set_priority(self, url: str, priority: int, key: str = "") -> bool:
-        """Change the priority of a queued URL; False if it is not queued.
+        """Change the priority of a URL that is queued or in the overflow, and queue it; False if it is neither.
 
         Its place among those of its new priority is open.
         """
@@ -269,6 +303,9 @@ def worker_records(beats: Iterable[Beat], held: Mapping[str, int]) -> list[Worke
             concurrency=beat.concurrency,
             since=beat.since,
             pages_per_s=beat.pages_per_s,
+            bytes_in_flight=beat.bytes_in_flight,
+            lag_s=beat.lag_s,
+            settle_s=beat.settle_s,
         )
         for name, beat in alive.items()
     ]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ from shoal.frontier.redis_values import (
     ended_state,
     host_state,
     pack_host_state,
+    pack_found_link,
     pack_link,
     pack_outcome,
     pack_page_state,
@@ -66,10 +68,12 @@ SEEN_CAPACITY = 262_144
 log = logging.getLogger("shoal.frontier")
 
 ENDED: tuple[State, ...] = ("dead", "skipped")
+_WAITING: Mapping[str, State] = {"o": "overflow", "q": "queued"}  # which way links go
 _COUNTERS = (
     "queued",
     "delayed",
     "retrying",
+    "overflow",
     "leased",
     "done",
     "dead",
@@ -123,7 +127,7 @@ class RedisFrontier(Frontier):
     # --- what a worker needs -------------------------------------------------------------
 
     def add(self, links: Iterable[Link], *, now: float | None = None) -> int:
-        packed = [pack_link(link) for link in links]
+        packed = [pack_found_link(link) for link in links]
         return sum(int(self._call("add", chunk, [], now=now)) for chunk in _chunks(packed))
 
     def lease(self, limit: int, seconds: float, *, worker: str, now: float | None = None) -> Grant:
@@ -163,7 +167,7 @@ class RedisFrontier(Frontier):
             found.setdefault((fingerprint(link.url, link.key), link.depth), link)
         packed = [pack_outcome(outcome) for outcome in outcomes]
         while True:
-            new = [pack_link(link) for (mark, _), link in found.items() if mark not in self._seen]
+            new = [pack_found_link(link) for (mark, _), link in found.items() if mark not in self._seen]
             answer, *rest = self._send_commit(packed, new, position, now)
             if answer == b"epoch":
                 self._keep_up(rest[0].decode())
@@ -176,8 +180,12 @@ class RedisFrontier(Frontier):
                 self._held -= lost
                 return lost
             self._held.difference_update(outcome.lease.token for outcome in outcomes)
-            deepest = int(rest[0]) if rest[0] != b"" else None
-            self._seen.update(mark for mark, depth in found if deepest is None or depth <= deepest)
+            deepest, dropped = int(rest[0]) if rest[0] != b"" else None, set(map(int, rest[1:]))
+            self._seen.update(
+                mark
+                for mark, depth in found
+                if (deepest is None or depth <= deepest) and mark not in dropped
+            )
             return frozenset()
 
     def _send_commit(
@@ -353,12 +361,12 @@ class RedisFrontier(Frontier):
     def _find_queued(self, url: str, key: str) -> PageRecord | None:
         """Look through the queues of its host, part by part."""
         _, host, short, _ = place_of(url, key)
-        for priority in reversed(PRIORITIES):
-            for packed in self._from_tail(self._key(f"q:{priority}:{host}")):
+        for priority, (kind, state) in product(reversed(PRIORITIES), _WAITING.items()):
+            for packed in self._from_tail(self._key(f"{kind}:{priority}:{host}")):
                 if short.encode() in packed:
                     link = msgspec.msgpack.decode(packed, type=StoredLink)
                     if (link.place, link.key or "") == (short, key):
-                        return stored_record(url, "queued", priority, link)
+                        return stored_record(url, state, priority, link)
         with self._server.translated():
             for packed, due_at in self._redis.zscan_iter(self._key("delayed"), count=CHUNK):
                 place = read_place(packed)
@@ -381,8 +389,21 @@ class RedisFrontier(Frontier):
     ) -> list[PageRecord]:
         return [record for _, record in self._ended("dead", None, host, reason, limit)]
 
-    def skipped(self, *, limit: int | None = None) -> list[PageRecord]:
-        return [record for _, record in self._ended("skipped", None, None, None, limit)]
+    def skipped(
+        self, *, host: str | None = None, reason: str | None = None, limit: int | None = None
+    ) -> list[PageRecord]:
+        return [record for _, record in self._ended("skipped", None, host, reason, limit)]
+
+    def cuts(self) -> dict[tuple[str, str], int]:
+        counts: dict[tuple[str, str], int] = {}
+        with self._server.translated():
+            for field, count in self._redis.hscan_iter(self._key("cuts"), count=1000):
+                rule, _, host = field.decode().partition("\n")
+                counts[rule, host] = int(count)
+        return counts
+
+    def claim(self, contents: Sequence[tuple[int, str]]) -> list[str]:
+        return [url.decode() for url in self._call("claim", *(str(part) for each in contents for part in each))]
 
     def redrive(
         self,
@@ -461,10 +482,10 @@ class RedisFrontier(Frontier):
         with self._server.translated():
             for name in self._all_hosts():
                 for priority in PRIORITIES:
-                    for packed in self._redis.lrange(self._key(f"q:{priority}:{name}"), 0, -1):
-                        yield queued_state(
-                            StoredPlace(name, priority, msgspec.msgpack.decode(packed, type=StoredLink))
-                        )
+                    for kind, state in _WAITING.items():
+                        for packed in self._redis.lrange(self._key(f"{kind}:{priority}:{name}"), 0, -1):
+                            link = msgspec.msgpack.decode(packed, type=StoredLink)
+                            yield queued_state(StoredPlace(name, priority, link), state=state)
             for packed, due_at in self._redis.zscan_iter(self._key("delayed"), count=1000):
                 yield queued_state(read_place(packed), not_before=due_at)
             for packed in self._redis.hvals(self._key("leases")):

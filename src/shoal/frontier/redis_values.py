@@ -105,10 +105,19 @@ def pack_link(link: Link) -> tuple[object, ...]:
     check_priority(link.priority, link.url)
     mark, host, short, key = place_of(link.url, link.key)
     packed = (mark, host, link.priority, link.depth, link.delay_s, short)
-    if not (key or link.via or link.meta):
+    if key or link.via or link.meta:
+        more = {"via": link.via, "cookie": link.cookie, "meta": link.meta}
+        packed = (*packed, key, msgspec.json.encode(more).decode())
+    return packed
+
+
+def pack_found_link(link: Link) -> tuple[object, ...]:
+    """As `pack_link`, with what traps say of it."""
+    packed = pack_link(link)
+    if not (link.trap or link.quotas):
         return packed
-    more = {"via": link.via, "cookie": link.cookie, "meta": link.meta}
-    return (*packed, key, msgspec.json.encode(more).decode())
+    quotas = [(quota.rule, str(quota.shape), quota.most) for quota in link.quotas]
+    return (*packed, *(None,) * (8 - len(packed)), link.trap, quotas)
 
 
 def pack_outcome(outcome: Outcome) -> tuple[object, ...]:
@@ -230,12 +239,14 @@ def pack_host_state(state: HostState) -> tuple[object, ...]:
     )
 
 
-def queued_state(place: StoredPlace, not_before: float | None = None) -> PageState:
+def queued_state(
+    place: StoredPlace, not_before: float | None = None, state: State = "queued"
+) -> PageState:
     """A page that waits, or will once its lease has ended, for `dump`."""
     link = place.link.link(place.host, place.priority)
     return PageState(
         fingerprint=fingerprint(link.url, link.key),
-        state="queued",
+        state=state,
         link=link,
         fresh=not (place.worker or place.link.attempts or place.link.losses),
         attempts=place.link.attempts,

@@ -49,6 +49,10 @@ CHUNK = 500  # items read at once
 
 Dumped = TypeVar("Dumped")
 _HOST = ", ".join(HOST_COLUMNS)
+_TABLES = (
+    *("hosts", "pages", "leases", "items", "positions", "producers", "ages", "workers"),
+    *("cuts", "shapes", "contents"),
+)
 _RECORD = """
     SELECT p.url, p.state, p.priority, p.depth, p.attempts, p.losses, coalesce(h.host, ''),
            p.reason, p.error, p.status, coalesce(parent.url, ''), p.added_at, p.finished_at, p.not_before,
@@ -137,6 +141,8 @@ class SqliteFrontier(Frontier):
             held = step.held([outcome.lease.token for outcome in outcomes])
             lost = frozenset(outcome.lease.token for outcome in outcomes) - held.keys()
             if not lost:
+                if step.limits.max_queued is not None:
+                    step.promote()  # a host has what is due
                 step.finish(outcomes, held)
                 found = ((link, held[each.lease.token].page) for each in outcomes for link in each.links)
                 step.add(found, self._seen)
@@ -229,7 +235,7 @@ class SqliteFrontier(Frontier):
             self._db.execute(
                 "INSERT OR REPLACE INTO producers VALUES (?, ?, ?)", (self._id, name, step.now + seconds)
             )
-            return step.limits.max_queued is None or step.crawl.queued < step.limits.max_queued
+            return step.crawl.space(step.limits) > step.crawl.overflow
 
     def close_producer(self, name: str) -> None:
         with self._step():
@@ -245,7 +251,7 @@ class SqliteFrontier(Frontier):
 
     def purge(self) -> None:
         with self._step() as step:
-            for table in ("hosts", "pages", "leases", "items", "positions", "producers", "ages", "workers"):
+            for table in _TABLES:
                 self._db.execute(f"DELETE FROM {table} WHERE crawl = ?", (self._id,))
             self._db.execute(
                 "UPDATE crawls SET limits = ?, description = '{}' WHERE id = ?", (to_json(Limits()), self._id)
@@ -284,8 +290,19 @@ class SqliteFrontier(Frontier):
             step.redrive(rows)
         return len(rows)
 
-    def skipped(self, *, limit: int | None = None) -> list[PageRecord]:
-        return self._records("p.crawl = ? AND p.state = 'skipped'", (self._id,), limit)
+    def skipped(
+        self, *, host: str | None = None, reason: str | None = None, limit: int | None = None
+    ) -> list[PageRecord]:
+        where, values = _matching("skipped", host=host, reason=reason)
+        return self._records(f"p.crawl = ? AND {where}", (self._id, *values), limit)
+
+    def cuts(self) -> dict[tuple[str, str], int]:
+        with self._step() as step:
+            return step.cuts.counts()
+
+    def claim(self, contents: Sequence[tuple[int, str]]) -> list[str]:
+        with self._step() as step:
+            return step.cuts.claim(contents)
 
     def forget(self, url: str, key: str = "") -> bool:
         with self._step() as step:
@@ -308,7 +325,7 @@ class SqliteFrontier(Frontier):
         with self._step(now) as step:
             self._db.execute("DELETE FROM workers WHERE crawl = ? AND deadline < ?", (self._id, step.now))
             self._db.execute(
-                "INSERT OR REPLACE INTO workers VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO workers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (self._id, worker.name, step.now + seconds, *astuple(worker)[1:]),
             )
 
@@ -320,7 +337,8 @@ class SqliteFrontier(Frontier):
                 )
             )
             beats = self._db.execute(
-                "SELECT name, concurrency, since, pages_per_s FROM workers WHERE crawl = ? AND deadline >= ?",
+                "SELECT name, concurrency, since, pages_per_s, bytes_in_flight, lag_s, settle_s FROM workers"
+                " WHERE crawl = ? AND deadline >= ?",
                 (self._id, step.now),
             )
             return worker_records([Beat(*row) for row in beats], held)

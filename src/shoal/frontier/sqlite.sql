@@ -14,7 +14,8 @@ CREATE TABLE crawls (
     queued        INTEGER NOT NULL DEFAULT 0,
     delayed       INTEGER NOT NULL DEFAULT 0,
     retrying      INTEGER NOT NULL DEFAULT 0,
-    held          INTEGER NOT NULL DEFAULT 0,    -- queued on hosts that have reached max_pages_per_host
+    held          INTEGER NOT NULL DEFAULT 0,    -- queued or in the overflow, of hosts at max_pages_per_host
+    overflow      INTEGER NOT NULL DEFAULT 0,
     leased        INTEGER NOT NULL DEFAULT 0,
     done          INTEGER NOT NULL DEFAULT 0,
     dead          INTEGER NOT NULL DEFAULT 0,
@@ -42,6 +43,7 @@ CREATE TABLE hosts (
     crawl         INTEGER NOT NULL,
     host          TEXT NOT NULL,                 -- the host key
     queued        INTEGER NOT NULL DEFAULT 0,
+    overflow      INTEGER NOT NULL DEFAULT 0,
     leased        INTEGER NOT NULL DEFAULT 0,
     done          INTEGER NOT NULL DEFAULT 0,
     known         INTEGER NOT NULL DEFAULT 0,    -- 1 after its first commit
@@ -80,6 +82,7 @@ CREATE TABLE pages (
     UNIQUE (crawl, fingerprint)
 );
 CREATE INDEX host_queues ON pages (host, priority DESC, fresh, id) WHERE state = 'queued' AND not_before IS NULL;
+CREATE INDEX overflows ON pages (host, priority DESC, id) WHERE state = 'overflow';
 CREATE INDEX delayed ON pages (crawl, not_before) WHERE not_before IS NOT NULL;
 CREATE INDEX dead ON pages (crawl, id) WHERE state = 'dead';
 CREATE INDEX skipped ON pages (crawl, id) WHERE state = 'skipped';
@@ -102,6 +105,29 @@ CREATE TABLE ages (                              -- queued pages by the minute i
     PRIMARY KEY (crawl, age)
 ) WITHOUT ROWID;
 
+CREATE TABLE cuts (                              -- links that trap rules have cut
+    crawl         INTEGER NOT NULL,
+    host          INTEGER NOT NULL,
+    rule          TEXT NOT NULL,
+    count         INTEGER NOT NULL,
+    PRIMARY KEY (crawl, host, rule)
+) WITHOUT ROWID;
+
+CREATE TABLE shapes (                            -- how many links of a shape a host has had
+    crawl         INTEGER NOT NULL,
+    host          INTEGER NOT NULL,
+    shape         INTEGER NOT NULL,
+    count         INTEGER NOT NULL,
+    PRIMARY KEY (crawl, host, shape)
+) WITHOUT ROWID;
+
+CREATE TABLE contents (                          -- which page had a content first
+    crawl         INTEGER NOT NULL,
+    digest        INTEGER NOT NULL,
+    url           TEXT NOT NULL,
+    PRIMARY KEY (crawl, digest)
+) WITHOUT ROWID;
+
 CREATE TABLE workers (
     crawl         INTEGER NOT NULL,
     name          TEXT NOT NULL,
@@ -109,6 +135,9 @@ CREATE TABLE workers (
     concurrency   INTEGER NOT NULL,
     since         REAL NOT NULL,
     pages_per_s   REAL NOT NULL,
+    bytes_in_flight INTEGER NOT NULL,
+    lag_s         REAL NOT NULL,
+    settle_s      REAL NOT NULL,
     PRIMARY KEY (crawl, name)
 ) WITHOUT ROWID;
 

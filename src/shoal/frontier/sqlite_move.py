@@ -85,9 +85,12 @@ def load_pages(step: Step, pages: Iterable[PageState]) -> None:
 def _loaded_page(step: Step, page: PageState) -> tuple[Any, ...]:
     link = page.link or Link(url="")
     host = step.host_named(host_key(link.url)) if page.link else None
+    state = page.state
     if page.state == "queued" and host is not None:
         delayed, retrying = page.not_before is not None, page.attempts > 0
         step.queue(host, link.priority, page.added_at, delayed=delayed, retrying=retrying)
+    elif page.state == "overflow" and host is not None:
+        state = step.put_back(host, link.priority, page.added_at)
     else:
         step.crawl.count(page.state, 1)
     return (
@@ -95,7 +98,7 @@ def _loaded_page(step: Step, page: PageState) -> tuple[Any, ...]:
         page.fingerprint,
         0 if host is None else host.id,
         link.url,
-        page.state,
+        state,
         link.priority,
         int(page.fresh),
         link.depth,

@@ -26,6 +26,7 @@ class CrawlRow:
     delayed: int
     retrying: int
     held: int
+    overflow: int
     leased: int
     done: int
     dead: int
@@ -81,13 +82,18 @@ class CrawlRow:
     def exhausted(self, limits: Limits) -> bool:
         """Whether nothing is leased and nothing may be leased any more."""
         at_limit = limits.max_pages is not None and self.done >= limits.max_pages
-        return self.leased == 0 and (at_limit or self.queued == self.held)
+        return self.leased == 0 and (at_limit or self.queued + self.overflow == self.held)
+
+    def space(self, limits: Limits) -> float:
+        """How many more links there is room for in the queue."""
+        return float("inf") if limits.max_queued is None else limits.max_queued - self.queued
 
     def stats(self, *, oldest_s: float, producers: int, finished: bool) -> Stats:
         return Stats(
             queued=self.queued,
             delayed=self.delayed,
             retrying=self.retrying,
+            overflow=self.overflow,
             leased=self.leased,
             done=self.done,
             dead=self.dead,
@@ -113,6 +119,7 @@ class HostRow:
     id: int
     host: str
     queued: int = 0
+    overflow: int = 0
     leased: int = 0
     done: int = 0
     known: int = 0
@@ -136,8 +143,8 @@ class HostRow:
         return limits.max_pages_per_host is not None and self.done >= limits.max_pages_per_host
 
     def held(self, limits: Limits) -> int:
-        """Queued links that may not be leased under these limits, however long one waits."""
-        return self.queued if self.full(limits) else 0
+        """Links that may not be leased under these limits, however long one waits."""
+        return self.queued + self.overflow if self.full(limits) else 0
 
     def room(self, limits: Limits) -> int:
         """How many more of its links may be leased at once."""

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from shoal.errors import FrontierError
-from shoal.frontier.base import check_priority
+from shoal.frontier.base import AT_ONCE, check_priority
 from shoal.frontier.seen import SeenCache
+from shoal.frontier.sqlite_cuts import Cuts
 from shoal.frontier.sqlite_rows import (
     CRAWL_COLUMNS,
     HOST_COLUMNS,
@@ -25,7 +26,7 @@ from shoal.frontier.sqlite_rows import (
     crawl_values,
     host_values,
 )
-from shoal.model import HostRecord, Lease, Limits, Link, Outcome
+from shoal.model import HostRecord, Lease, Limits, Link, Outcome, State
 from shoal.urls import fingerprint, host_key
 
 CHUNK = 500  # values in one IN (...)
@@ -33,6 +34,7 @@ AGE_S = 60  # queued links are counted by the minute in which they were found
 
 _Row = tuple[Any, ...]
 _HOST = ", ".join(HOST_COLUMNS)
+_NEXT = "id, fingerprint, url, priority, depth, attempts, losses, extra, added_at"
 _SAVE_CRAWL = f"UPDATE crawls SET {', '.join(f'{name} = ?' for name in CRAWL_COLUMNS)} WHERE id = ?"
 _SAVE_HOST = f"UPDATE hosts SET {', '.join(f'{name} = ?' for name in HOST_COLUMNS)} WHERE id = ?"
 
@@ -55,6 +57,7 @@ class Step:
         self.seen: dict[int, object] = {}
         self._hosts: dict[int, HostRow] = {}
         self._ages: Counter[int] = Counter()
+        self.cuts = Cuts(db, crawl_id)
         row = db.execute(
             f"SELECT limits, {', '.join(CRAWL_COLUMNS)} FROM crawls WHERE id = ?", (crawl_id,)
         ).fetchone()
@@ -159,6 +162,43 @@ class Step:
             (host.id,),
         ).fetchone()
         host.head = -1 if row is None else row[0]
+        self._return_links(host)
+
+    def _return_links(self, host: HostRow) -> list[_Row]:
+        """Queue links of the overflow if the host has nothing as good left; then they are its next ones."""
+        best = self._best_in_overflow(host) if host.overflow else -1
+        if best <= host.head:
+            return []
+        most = min(max(1, self.crawl.space(self.limits)), AT_ONCE)
+        rows = self.db.execute(
+            f"SELECT {_NEXT} FROM pages WHERE host = ? AND state = 'overflow' AND priority = ?"
+            " ORDER BY id LIMIT ?",
+            (host.id, best, most),
+        ).fetchall()
+        self.db.executemany("UPDATE pages SET state = 'queued' WHERE id = ?", [row[:1] for row in rows])
+        self._count_overflow(host, -len(rows))
+        for row in rows:
+            self.queue(host, best, row[-1])
+        return rows
+
+    def _best_in_overflow(self, host: HostRow) -> int:
+        row = self.db.execute(
+            "SELECT priority FROM pages WHERE host = ? AND state = 'overflow' ORDER BY priority DESC LIMIT 1",
+            (host.id,),
+        ).fetchone()
+        return -1 if row is None else int(row[0])
+
+    def put_back(self, host: HostRow, priority: int, added_at: float) -> State:
+        """Count a link that was in the overflow elsewhere: there, or queued if its host has nothing as good."""
+        if priority <= host.head:
+            self._count_overflow(host, 1)
+            return "overflow"
+        self.queue(host, priority, added_at)
+        return "queued"
+
+    def _count_overflow(self, host: HostRow, by: int) -> None:
+        host.overflow += by
+        self.crawl.overflow += by
 
     def queue(
         self,
@@ -178,7 +218,7 @@ class Step:
     # --- links in -------------------------------------------------------------------------
 
     def add(self, links: Iterable[tuple[Link, int | None]], seen: SeenCache) -> int:
-        """Queue the links that are new; each comes with the page that it was found on."""
+        """Make the links known that are new; each comes with the page that it was found on, if any."""
         deepest = self.limits.max_depth
         found: dict[int, tuple[Link, int | None]] = {}
         for link, parent in links:
@@ -188,13 +228,17 @@ class Step:
             if mark not in seen and mark not in found:
                 found[mark] = link, parent
         known = self._known(list(found))
-        self.seen.update(found)
-        new = [(mark, *found[mark]) for mark in found if mark not in known]
+        self.seen.update(dict.fromkeys(known))
         hosts: dict[str, HostRow] = {}
+        new = [
+            page
+            for mark, (link, parent) in found.items()
+            if mark not in known and (page := self._new_page(mark, link, parent, hosts))
+        ]
         self.db.executemany(
-            "INSERT INTO pages (crawl, fingerprint, host, url, priority, depth, not_before, parent, extra,"
-            " added_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [self._new_page(mark, link, parent, hosts) for mark, link, parent in new],
+            "INSERT INTO pages (crawl, fingerprint, host, url, state, priority, depth, not_before, parent,"
+            " extra, added_at, finished_at, reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            new,
         )
         return len(new)
 
@@ -205,26 +249,50 @@ class Step:
             known.update(row[0] for row in self.db.execute(query, (self.id, *chunk)))
         return known
 
-    def _new_page(self, mark: int, link: Link, parent: int | None, hosts: dict[str, HostRow]) -> _Row:
+    def _new_page(self, mark: int, link: Link, parent: int | None, hosts: dict[str, HostRow]) -> _Row | None:
+        """Its row; None if it is cut and not even to be remembered."""
         check_priority(link.priority, link.url)
         name = host_key(link.url)
         host = hosts.get(name) or hosts.setdefault(name, self.host_named(name))
-        delayed = link.delay_s > 0
-        self.queue(host, link.priority, self.now, delayed=delayed)
-        not_before = self.now + link.delay_s if delayed else None
-        extra = pack_extra(link)
+        rule = link.trap or self.cuts.full(host.id, link.quotas)
+        if rule and not self.cuts.count(host.id, rule):
+            return None
+        self.seen[mark] = None
+        delayed = not rule and link.delay_s > 0
         return (
             self.id,
             mark,
             host.id,
             link.url,
+            self._place(host, link, rule, found=parent is not None),
             link.priority,
             link.depth,
-            not_before,
+            self.now + link.delay_s if delayed else None,
             parent,
-            extra,
+            pack_extra(link),
             self.now,
+            self.now if rule else None,
+            rule,
         )
+
+    def _place(self, host: HostRow, link: Link, rule: str, *, found: bool) -> State:
+        """Count a new link, where it belongs."""
+        if rule:
+            self.crawl.skipped += 1
+            return "skipped"
+        if found and self._overflows(host, link):
+            self._count_overflow(host, 1)
+            return "overflow"
+        self.queue(host, link.priority, self.now, delayed=link.delay_s > 0)
+        return "queued"
+
+    def _overflows(self, host: HostRow, link: Link) -> bool:
+        """Whether a link found by a page has to wait outside the queue."""
+        full = self.crawl.space(self.limits) <= 0
+        if link.delay_s > 0 or host.head < link.priority or not (full or host.overflow):
+            return False
+        query = "SELECT 1 FROM pages WHERE host = ? AND state = 'overflow' AND priority = ? LIMIT 1"
+        return full or self.db.execute(query, (host.id, link.priority)).fetchone() is not None
 
     # --- leases out -----------------------------------------------------------------------
 
@@ -272,6 +340,7 @@ class Step:
             leases.append(lease)
             given.append((lease.token, self.id, page[0], host.id, worker, deadline, page[-1]))
             host.head = queue[0][3] if queue else -1
+            queue.extendleft(reversed(self._return_links(host)))
             if host.due(self.limits, self.now) == 0:
                 heappush(heads, (-host.head, host.turn, host.id))
         self.db.executemany(
@@ -285,8 +354,7 @@ class Step:
         """What the host may give at most, and one more: its head afterwards."""
         return deque(
             self.db.execute(
-                "SELECT id, fingerprint, url, priority, depth, attempts, losses, extra, added_at FROM pages"
-                " WHERE host = ? AND state = 'queued' AND not_before IS NULL"
+                f"SELECT {_NEXT} FROM pages WHERE host = ? AND state = 'queued' AND not_before IS NULL"
                 " ORDER BY priority DESC, fresh, id LIMIT ?",
                 (host.id, min(host.room(self.limits), limit) + 1),
             )
@@ -478,6 +546,8 @@ class Step:
             self._ages[int(added_at // AGE_S)] -= 1
             self.crawl.count_queued(priority, -1, delayed=bool(delayed), retrying=attempts > 0)
             self._find_head(host)
+        elif state == "overflow":
+            self._count_overflow(host, -1)
         else:
             self.crawl.count(state, -1)
             host.done -= state == "done"
@@ -487,17 +557,22 @@ class Step:
 
     def set_priority(self, mark: int, priority: int) -> bool:
         row = self.db.execute(
-            "SELECT id, host, priority, attempts, not_before IS NOT NULL FROM pages"
-            " WHERE crawl = ? AND fingerprint = ? AND state = 'queued'",
+            "SELECT id, host, state, priority, attempts, not_before IS NOT NULL, added_at FROM pages"
+            " WHERE crawl = ? AND fingerprint = ? AND state IN ('queued', 'overflow')",
             (self.id, mark),
         ).fetchone()
         if row is None:
             return False
-        page, host_id, before, attempts, delayed = row
-        self.db.execute("UPDATE pages SET priority = ? WHERE id = ?", (priority, page))
-        self.crawl.count_queued(before, -1, delayed=bool(delayed), retrying=attempts > 0)
-        self.crawl.count_queued(priority, 1, delayed=bool(delayed), retrying=attempts > 0)
-        self._find_head(self._host(host_id))
+        page, host_id, state, before, attempts, delayed, added_at = row
+        host = self._host(host_id)
+        self.db.execute("UPDATE pages SET state = 'queued', priority = ? WHERE id = ?", (priority, page))
+        if state == "overflow":
+            self._count_overflow(host, -1)
+            self.queue(host, priority, added_at)
+        else:
+            self.crawl.count_queued(before, -1, delayed=bool(delayed), retrying=attempts > 0)
+            self.crawl.count_queued(priority, 1, delayed=bool(delayed), retrying=attempts > 0)
+        self._find_head(host)
         return True
 
 

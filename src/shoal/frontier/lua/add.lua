@@ -9,6 +9,6 @@ for _, v in ipairs(args[2]) do
   if removed[v[1]] == 1 then call('LPUSH', key('rejects'), v[2]) end
 end
 if #args[2] > 0 then call('LTRIM', key('rejects'), 0, 9999) end
-local new = add(args[1])
+local new = add(args[1], false)
 save()
 return new

@@ -1,4 +1,5 @@
 -- beat: announce a worker.
--- ARGV  2 {seconds, worker, concurrency, since, pages per second}
-local seconds, worker, concurrency, since, pages_per_s = unpack(args)
-call('HSET', key('workers'), worker, pack({now + seconds, worker, concurrency, since, pages_per_s}))
+-- ARGV  2 {seconds, worker, ...}: a Beat
+local seconds = args[1]
+args[1] = now + seconds
+call('HSET', key('workers'), args[2], pack(args))

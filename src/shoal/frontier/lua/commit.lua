@@ -4,7 +4,7 @@
 --         store: "" = no position to record; before: the position when the rows were written ("" = not told);
 --         epoch: what the client's seen cache is good for;
 --         whole: false = these are only some of the links, and the outcomes are not to be applied yet
--- ->    {"ok", max_depth or ""} | {"lost", token, ...} | {"epoch", epoch}: something was forgotten, send all
+-- ->    {"ok", max_depth or "", fingerprint, ...}: of links that are not even remembered | {"lost", token, ...} | {"epoch", epoch}: something was forgotten, send all
 --       links again | {"moved"}: the position is another one than before, so the rows are not where they should be
 local outcomes, links, store, length, before_, epoch, whole = unpack(args)
 
@@ -19,6 +19,7 @@ if #lost > 1 then return lost end
 local epoch_now = call('HGET', key('crawl'), 'epoch') or '0'
 if epoch ~= '' and epoch ~= epoch_now then return {'epoch', epoch_now} end
 
+if limits.max_queued then promote() end  -- a host has what is due
 for _, v in ipairs(whole and outcomes or {}) do
   local held, state, reason, error, status, retry_s, age_s, elapsed_s, size, crawl_delay, pause_s, items = unpack(v)
   local lease = end_lease(held)
@@ -46,7 +47,7 @@ for _, v in ipairs(whole and outcomes or {}) do
     end
   end
 end
-add(links)
+local _, dropped = add(links, true)
 if whole and store ~= '' then call('HSET', key('positions'), store, length) end
 save()
-return {'ok', limits.max_depth or ''}
+return {'ok', limits.max_depth or '', unpack(dropped)}

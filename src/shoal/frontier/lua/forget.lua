@@ -5,7 +5,7 @@ local fingerprint, name, url, k = unpack(args)
 local found = find(fingerprint, name, url, k)
 if not found or found.state == 'leased' then return 0 end
 local h = host(name)
-if found.state == 'queued' then
+if found.state == 'queued' or found.state == 'overflow' then
   unqueue(name, found)
 elseif found.state == 'done' then
   count('done', -1)

@@ -27,7 +27,6 @@ while #given < math.min(room, limit) * 4 do
   local priority = h.head
   local queued = queue_key(name, priority)
   local link = call('LPOP', queued)
-  if call('LLEN', queued) == 0 then find_head(name, h, priority - 1) end
   h.queued = h.queued - 1
   h.leased = h.leased + 1
   h.turn = next_turn()
@@ -36,6 +35,7 @@ while #given < math.min(room, limit) * 4 do
   count_queued(priority, -1, false, v[3] > 0, v[5])
   count('leased', 1)
   count_held(worker, 1)
+  if call('LLEN', queued) == 0 then find_head(name, h, priority - 1) end
   local new = next_token()
   call('HSET', key('leases'), new, pack({name, priority, v, worker}))
   call('ZADD', key('deadlines'), now + seconds, new)

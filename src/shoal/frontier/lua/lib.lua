@@ -8,6 +8,7 @@
 -- base:ready       zset    hosts that may be leased from now; score: lower is better
 -- base:waiting     zset    hosts that may be once their time has come; score: when
 -- base:q:P:HOST    list    queued links of a host with priority P: msgpack LINK
+-- base:o:P:HOST    list    links of a host with priority P in the overflow: msgpack LINK
 -- base:delayed     zset    msgpack {host, priority, LINK}; score: when they are due
 -- base:leases      hash    token -> msgpack {host, priority, LINK, worker}
 -- base:deadlines   zset    token; score: when the lease runs out
@@ -16,8 +17,11 @@
 -- base:dead:order, base:skipped:order   zset    identity; score: when it ended
 -- base:seen:N      set     fingerprints, as decimal numbers so that Redis keeps them as an intset
 -- base:aged        hash    minute -> how many queued links were found in it; base:ages: zset of these minutes
+-- base:cuts        hash    RULE \n HOST -> how many links the rule has cut
+-- base:shapes:HOST hash    shape -> how many links of it the host has had
+-- base:contents    hash    digest -> URL that had this content first
 -- base:positions   hash    store -> committed length
--- base:workers     hash    worker -> msgpack {until, worker, concurrency, since, pages per second}
+-- base:workers     hash    worker -> msgpack {until, worker, ...}: a Beat
 -- base:producers   zset    name; score: until when it is open
 -- base:idle        zset    workers that wait; score: since when
 -- base:wake:WORKER list    what a waiting worker blocks on
@@ -49,7 +53,7 @@ local function count(name, by)
 end
 
 local loaded = call('HMGET', key('crawl'),
-  'limits', 'paused', 'token', 'turn', 'leased', 'done', 'queued', 'held', 'known', 'splits', 'version')
+  'limits', 'paused', 'token', 'turn', 'leased', 'done', 'queued', 'held', 'known', 'splits', 'version', 'overflow')
 if not loaded[11] then return redis.error_reply('GONE the crawl is not there') end
 local limits = loaded[1] and unpack_(loaded[1]) or {}
 local paused = loaded[2] == '1'
@@ -57,6 +61,7 @@ local token, turn = tonumber(loaded[3]) or 0, tonumber(loaded[4]) or 0
 local before = {
   leased = tonumber(loaded[5]) or 0, done = tonumber(loaded[6]) or 0,
   queued = tonumber(loaded[7]) or 0, held = tonumber(loaded[8]) or 0,
+  overflow = tonumber(loaded[12]) or 0,
 }
 local known, buckets = tonumber(loaded[9]) or 0, 1 + (tonumber(loaded[10]) or 0)
 
@@ -91,7 +96,7 @@ end
 
 -- --- hosts: HOST is {queued, leased, done, known, crawl_delay, started, paused, latency, head, due, turn, held}
 -- started: -1e18 = never; head: the priority of the next link, -1 = none whose time has come;
--- due: 0 = ready, -1 = nothing to give, else when; held: how many of queued the limits keep back for good
+-- due: 0 = ready, -1 = nothing to give, else when; held: how many of its links the limits keep back for good
 
 local hosts = {}
 
@@ -103,8 +108,19 @@ local function unpack_host(packed)
   }
 end
 
-local function held_of(h)
-  return limits.max_pages_per_host and h.done >= limits.max_pages_per_host and h.queued or 0
+local function overflow_key(name, priority) return base .. ':o:' .. priority .. ':' .. name end
+
+local function overflow_of(name)
+  local sum = 0
+  if current('overflow') > 0 then
+    for priority = 0, 9 do sum = sum + call('LLEN', overflow_key(name, priority)) end
+  end
+  return sum
+end
+
+local function held_of(name, h)
+  if not limits.max_pages_per_host or h.done < limits.max_pages_per_host then return 0 end
+  return h.queued + overflow_of(name)
 end
 
 local function host(name)
@@ -166,7 +182,7 @@ end
 local function save_hosts()
   for name, h in pairs(hosts) do
     place(name, h)
-    local held = held_of(h)
+    local held = held_of(name, h)
     count('held', held - h.held)
     h.held = held
     call('HSET', key('hosts'), name, pack({
@@ -197,14 +213,48 @@ local function delay(name, priority, link, until_)
   count_queued(priority, 1, true, link[3] > 0, link[5])
 end
 
+-- --- overflow: a host draws on it as soon as it has nothing as good left in its queues ----------
+
+local AT_ONCE = 200  -- so many at most in one go, that nobody waits for Redis; for links of the overflow as in base.py
+
+local function space() return limits.max_queued and limits.max_queued - current('queued') or math.huge end
+
+local function overflows(name, priority)
+  if host(name).head < priority then return false end
+  return space() <= 0 or current('overflow') > 0 and call('LLEN', overflow_key(name, priority)) > 0
+end
+
+local function put_into_overflow(name, priority, link)
+  call('RPUSH', overflow_key(name, priority), pack(link))
+  count('overflow', 1)
+end
+
+local function return_links(name, h)
+  if current('overflow') == 0 then return end
+  for priority = 9, h.head + 1, -1 do
+    local from = overflow_key(name, priority)
+    local links = call('LRANGE', from, 0, math.min(math.max(1, space()), AT_ONCE) - 1)
+    if #links > 0 then
+      call('LTRIM', from, #links, -1)
+      call('RPUSH', queue_key(name, priority), unpack(links))
+      count('overflow', -#links)
+      h.queued = h.queued + #links
+      h.head = priority
+      for _, packed in ipairs(links) do count_queued(priority, 1, false, false, unpack_(packed)[5]) end
+      return
+    end
+  end
+end
+
 local function find_head(name, h, from)
   h.head = -1
   for priority = from, 0, -1 do
     if call('LLEN', queue_key(name, priority)) > 0 then
       h.head = priority
-      return
+      break
     end
   end
+  return_links(name, h)
 end
 
 -- --- seen: linear hashing over intsets --------------------------------------------------------
@@ -236,6 +286,10 @@ local function split_bucket()
     call('SREM', from, unpack(moved))
     call('SADD', seen_key(buckets - 1), unpack(moved))
   end
+end
+
+local function is_seen(fingerprint)
+  return call('SISMEMBER', seen_key(bucket_of(fingerprint)), fingerprint) == 1
 end
 
 -- Whether it is new; from now on it is seen.
@@ -315,26 +369,73 @@ local function take_back(tokens)
   return #tokens
 end
 
--- Queue the links that are new; each is {fingerprint, host, priority, depth, delay, url, key, more}.
-local function add(links)
-  local new = 0
+-- --- traps ------------------------------------------------------------------------------------
+
+local MOST_CUT, MOST_SHAPES = 1000, 1000  -- as in base.py
+
+-- A link is cut: whether it is to be remembered.
+local function cut(name, rule) return call('HINCRBY', key('cuts'), rule .. '\n' .. name, 1) <= MOST_CUT end
+
+local function make_room(counts)
+  if call('HLEN', counts) < MOST_SHAPES then return end
+  local all, least = call('HGETALL', counts), math.huge
+  for i = 2, #all, 2 do least = math.min(least, tonumber(all[i])) end
+  for i = 1, #all, 2 do
+    if tonumber(all[i + 1]) == least then
+      call('HDEL', counts, all[i])
+    else
+      call('HINCRBY', counts, all[i], -least)
+    end
+  end
+end
+
+-- The rule of a quota, each {rule, shape, most}, that is full; without one, "", and all of them are counted.
+local function full(name, quotas)
+  local counts = base .. ':shapes:' .. name
+  for _, quota in ipairs(quotas) do
+    if tonumber(call('HGET', counts, quota[2]) or 0) >= quota[3] then return quota[1] end
+  end
+  for _, quota in ipairs(quotas) do
+    if call('HEXISTS', counts, quota[2]) == 0 then make_room(counts) end
+    call('HINCRBY', counts, quota[2], 1)
+  end
+  return ''
+end
+
+-- Make the links known that are new; each is {fingerprint, host, priority, depth, delay, url, key, more, trap,
+-- quotas}, where the last two or four may be missing. found: by pages, so that the overflow is for them.
+-- Returns how many were new, and the fingerprints of those that are not even remembered.
+local function add(links, found)
+  local new, dropped = 0, {}
   for _, v in ipairs(links) do
-    local fingerprint, name, priority, depth, delay_s, url, k, more = unpack(v)
-    if not (limits.max_depth and depth > limits.max_depth) and see(fingerprint) then
-      new = new + 1
-      local link = {url, depth, 0, 0, math.floor(now), k, more}  -- k and more are nil on most
-      if delay_s > 0 then
-        delay(name, priority, link, now + delay_s)
-      else
-        queue(name, priority, link, false)
+    local fingerprint, name, priority, depth, delay_s, url, k, more, trap, quotas = unpack(v, 1, 10)
+    local too_deep, rule = limits.max_depth and depth > limits.max_depth, ''
+    if trap and not too_deep and not is_seen(fingerprint) then
+      rule = trap ~= '' and trap or full(name, quotas)
+    end
+    if not too_deep then
+      if rule ~= '' and not cut(name, rule) then
+        dropped[#dropped + 1] = fingerprint
+      elseif see(fingerprint) then
+        new = new + 1
+        local link = {url, depth, 0, 0, math.floor(now), k, more}  -- k and more are nil on most
+        if rule ~= '' then
+          host(name)
+          record_end('skipped', {host = name, priority = priority, link = link}, rule, '', 0)
+        elseif delay_s > 0 then
+          delay(name, priority, link, now + delay_s)
+        elseif found and overflows(name, priority) then
+          put_into_overflow(name, priority, link)
+        else
+          queue(name, priority, link, false)
+        end
       end
     end
   end
-  return new
+  return new, dropped
 end
 
 -- Notice what has become due with time: at most so much in one go that nobody waits for Redis.
-local AT_ONCE = 200
 local function promote()
   local due = call('ZRANGEBYSCORE', key('delayed'), '-inf', now, 'LIMIT', 0, AT_ONCE)
   for _, packed in ipairs(due) do
@@ -357,14 +458,14 @@ local function is_link(link, url, k) return link[1] == url and (link[6] or '') =
 
 local WINDOW = 1000  -- of a queue that is looked through, so that Lua never holds all of it
 
-local function find_in_queue(name, priority, url, k)
-  local queued, head = queue_key(name, priority), pack(url)  -- a LINK begins with its url
+local function find_in_list(state, queued, priority, url, k)
+  local head = pack(url)  -- a LINK begins with its url
   for from = 0, call('LLEN', queued) - 1, WINDOW do
     for _, packed in ipairs(call('LRANGE', queued, from, from + WINDOW - 1)) do
       if string.sub(packed, 2, 1 + #head) == head then
         local link = unpack_(packed)
         if is_link(link, url, k) then
-          return {state = 'queued', priority = priority, link = link, packed = packed}
+          return {state = state, priority = priority, link = link, packed = packed}
         end
       end
     end
@@ -373,7 +474,8 @@ end
 
 local function find_queued(name, url, k)
   for priority = 9, 0, -1 do
-    local found = find_in_queue(name, priority, url, k)
+    local found = find_in_list('queued', queue_key(name, priority), priority, url, k)
+      or find_in_list('overflow', overflow_key(name, priority), priority, url, k)
     if found then return found end
   end
   local delayed = call('ZRANGE', key('delayed'), 0, -1, 'WITHSCORES')
@@ -397,7 +499,7 @@ end
 
 -- What can be said without looking through queues: nil = never seen; otherwise "seen": queued or done.
 local function find_quickly(fingerprint, name, url, k)
-  if call('SISMEMBER', seen_key(bucket_of(fingerprint)), fingerprint) == 0 then return nil end
+  if not is_seen(fingerprint) then return nil end
   local id = identity(name, {url, 0, 0, 0, 0, k})
   for _, state in ipairs({'dead', 'skipped'}) do
     local record = call('HGET', key(state), id)
@@ -414,6 +516,11 @@ end
 
 local function unqueue(name, found)
   local h = host(name)
+  if found.state == 'overflow' then
+    call('LREM', overflow_key(name, found.priority), 1, found.packed)
+    count('overflow', -1)
+    return
+  end
   h.queued = h.queued - 1
   count_queued(found.priority, -1, found.not_before ~= nil, found.link[3] > 0, found.link[5])
   if found.not_before then
@@ -432,7 +539,7 @@ local function inbox() return call('LLEN', key('inbox')) end
 
 local function finished()
   local at_limit = limits.max_pages and current('done') >= limits.max_pages
-  local nothing_left = at_limit or current('queued') == current('held') and inbox() == 0
+  local nothing_left = at_limit or current('queued') + current('overflow') == current('held') and inbox() == 0
   return current('leased') == 0 and nothing_left and producers() == 0
 end
 

@@ -12,6 +12,12 @@ for _, v in ipairs(args[2]) do
     -- told before: scans may tell something twice
   elseif not state or state == 'done' then
     count('done', 1)
+  elseif state == 'overflow' then
+    if priority <= host(name).head then
+      put_into_overflow(name, priority, link)
+    else
+      queue(name, priority, link, false)
+    end
   elseif state ~= 'queued' then
     record_end(state, {host = name, priority = priority, link = link}, reason, error, status, ended_at)
   elseif not_before > now then

@@ -1,5 +1,5 @@
 -- workers: who was heard of lately, and who holds leases; forgets those not heard of.
--- ->    {{msgpack {until, worker, concurrency, since, pages per second}, ...}, {worker, leases, ...}}
+-- ->    {{msgpack {until, worker, ...: a Beat}, ...}, {worker, leases, ...}}
 local alive = {}
 local all = call('HGETALL', key('workers'))
 for i = 1, #all, 2 do
