@@ -150,6 +150,9 @@ crawl_options = _options(
         "--max-pages-per-host", type=Whole(1), metavar="N", help="Fetch at most N pages of one host."
     ),
     click.option(
+        "--max-queued", type=Whole(1), metavar="N", help="Further links that pages have wait in the overflow."
+    ),
+    click.option(
         "--concurrency", type=Whole(1), metavar="N", help="Fetches at once per process (default 32)."
     ),
     click.option("--per-host", type=Whole(1), metavar="N", help="Fetches at once per host (default 8)."),
@@ -182,6 +185,40 @@ crawl_options = _options(
     click.option("--iframes", "follow_iframes", is_flag=True, default=None, help="Follow frames too."),
     click.option("--sort-query", is_flag=True, default=None, help="?b=1&a=2 is the same page as ?a=2&b=1."),
     click.option("--drop-tracking", is_flag=True, help="Drop utm_* and the like from URLs."),
+    click.option("--drop-sessions", is_flag=True, default=None, help="Drop session ids from URLs."),
+    click.option("--ignore-traps", is_flag=True, help="Cut no links for looking like a spider trap."),
+    click.option(
+        "--max-url-length", type=Whole(1), metavar="N", help="Cut links longer than this (default 2048)."
+    ),
+    click.option(
+        "--max-repeats",
+        type=Whole(2),
+        metavar="N",
+        help="Cut links that repeat path segments so often (default 3).",
+    ),
+    click.option(
+        "--years-ahead",
+        type=Whole(0),
+        metavar="N",
+        help="Cut links to calendar pages later than N years from now (default 5).",
+    ),
+    click.option(
+        "--years-back",
+        type=Whole(0),
+        metavar="N",
+        help="Cut links to calendar pages earlier than N years ago.",
+    ),
+    click.option(
+        "--max-per-shape", type=Whole(1), metavar="N", help="Cut links beyond N of one shape and host."
+    ),
+    click.option(
+        "--max-per-path", type=Whole(1), metavar="N", help="Cut links beyond N that differ in the query only."
+    ),
+    click.option(
+        "--duplicates",
+        type=click.Choice(["keep", "body", "text"]),
+        help="Skip pages with the same body, or text, as another one (default keep).",
+    ),
     click.option(
         "--allow-private", is_flag=True, default=None, help="Fetch from private addresses, whatever the seed."
     ),
@@ -337,6 +374,7 @@ def _settings(
     deny: Sequence[str],
     headers: Sequence[str],
     ignore_robots: bool,
+    ignore_traps: bool,
     drop_tracking: bool,
     **others: Any,
 ) -> dict[str, object]:
@@ -349,6 +387,7 @@ def _settings(
         "deny": deny or None,
         "headers": [_header(text) for text in headers] or None,
         "obey_robots": False if ignore_robots else None,
+        "avoid_traps": False if ignore_traps else None,
         "drop_params": TRACKING_PARAMS if drop_tracking else None,
     }
 
@@ -466,14 +505,28 @@ def dead(
 
 
 @shoal.command()
+@click.option("--summary", is_flag=True, help="Only count them, by rule and host.")
+@click.option("--host", metavar="HOST", help="Only those of this host.")
+@click.option("--reason", metavar="TEXT", help="Only those with this reason.")
 @click.option("--limit", type=Whole(1), metavar="N", help="At most N.")
 @json_option
 @on_crawl
-def skipped(frontier: Frontier, limit: int | None, as_json: bool) -> None:
-    """List the pages that were skipped, and by which rule."""
+def skipped(
+    frontier: Frontier, summary: bool, host: str | None, reason: str | None, limit: int | None, as_json: bool
+) -> None:
+    """List the pages that were skipped, and by which rule.
+
+    Of the links that a trap rule cuts on one host, the first thousand are listed; all of them are counted.
+    """
     from shoal import report
 
-    _print_records(frontier.skipped(limit=limit), as_json, report.letter, False)
+    if summary:
+        rows = report.skips(frontier, host=host, reason=reason)[:limit]
+        for line in map(report.to_json, rows) if as_json else [report.table(rows)] if rows else []:
+            print(line)
+    else:
+        records = frontier.skipped(host=host, reason=reason, limit=limit)
+        _print_records(records, as_json, report.letter, False)
 
 
 def _print_records(
@@ -561,7 +614,9 @@ def resume(frontier: Frontier) -> None:
 @click.option("--from", "file", metavar="FILE", help="Read URLs from it, one a line (or JSON); - is stdin.")
 @click.option("--sitemap", "sitemaps", multiple=True, metavar="URL", help="Read URLs from a sitemap.")
 @click.option("--priority", type=Whole(0, 9), default=0, metavar="N", help="0..9; higher runs sooner.")
-@click.option("--max-queued", type=Whole(1), metavar="N", help="Wait while so many are queued.")
+@click.option(
+    "--max-queued", type=Whole(1), metavar="N", help="Wait while so many are queued: the crawl's own limit."
+)
 @on_crawl
 def add(
     frontier: Frontier,

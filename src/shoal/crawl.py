@@ -14,7 +14,7 @@ import difflib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import TypeAlias, TypeVar, get_args
+from typing import Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
 
@@ -23,12 +23,16 @@ from shoal.model import Item, Limits, Link
 from shoal.parse import Field, Page, extract
 from shoal.policy import Retries
 from shoal.scope import Glob, Mode, Scope, compile_glob
+from shoal.traps import Rules
 from shoal.urls import DEFAULT, NORMALIZER_VERSION, Spelling, normalize
 
 __version__ = "0.1.0"
 
 Handler: TypeAlias = Callable[[Page], object]
 """Takes a page; returns or yields items and links, or nothing. May be async."""
+
+Duplicates: TypeAlias = Literal["keep", "body", "text"]
+"""Which pages are taken for the same: none, those with the same bytes, or those that read the same."""
 
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
@@ -59,6 +63,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Fetch at most this many pages."""
     max_pages_per_host: int | None = None
     """Fetch at most this many pages of one host."""
+    max_queued: int | None = None
+    """Links that pages have beyond so many queued ones go to the overflow, and return when there is room."""
     concurrency: int = 32
     """Fetches at once in one process."""
     per_host: int = 8
@@ -89,6 +95,24 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Take URLs that differ only in the order of query parameters for one."""
     drop_params: tuple[str, ...] = ()
     """Query parameters (globs) to drop from URLs, such as utm_*."""
+    drop_sessions: bool = False
+    """Drop session ids from URLs: PHPSESSID, ;jsessionid= and the like."""
+    avoid_traps: bool = True
+    """Cut the links that the trap rules below name (see shoal.traps); None leaves one out."""
+    max_url_length: int | None = 2_048
+    """Cut links that are longer."""
+    max_repeats: int | None = 3
+    """Cut links whose path has the same segments so many times in a row, or one of them more often."""
+    years_ahead: int | None = 5
+    """Cut links to pages of calendars about a later year than so many from now."""
+    years_back: int | None = None
+    """Cut links to pages of calendars about an earlier year than so many ago."""
+    max_per_shape: int | None = None
+    """Cut links beyond so many of one shape and host: /a/1/x-2 and /a/3/y-4 have the same."""
+    max_per_path: int | None = None
+    """Cut links with a query beyond so many that have the same path."""
+    duplicates: Duplicates = "keep"
+    """Skip pages with the same body, or the same text, as another page: no rows of them, and no links."""
     cookies: bool = True
     """Keep cookies and send them back."""
     proxy: str | None = None
@@ -103,6 +127,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     total_timeout_s: float = 60.0
     max_body_bytes: int = 10_000_000
     """Longer bodies are not read to their end: the page becomes a dead letter."""
+    max_bytes_in_flight: int = 256_000_000
+    """A worker leases no more while the pages that it has in memory are larger than this."""
     content_types: tuple[str, ...] = READABLE
     """Globs; pages of other types are skipped, their bodies not read."""
 
@@ -122,6 +148,13 @@ _LEAST: Mapping[str, float] = {
     "max_depth": 0,
     "max_pages": 1,
     "max_pages_per_host": 1,
+    "max_queued": 1,
+    "max_url_length": 1,
+    "max_repeats": 2,
+    "years_ahead": 0,
+    "years_back": 0,
+    "max_per_shape": 1,
+    "max_per_path": 1,
     "concurrency": 1,
     "per_host": 1,
     "delay_s": 0,
@@ -131,6 +164,7 @@ _LEAST: Mapping[str, float] = {
     "read_timeout_s": 0.001,
     "total_timeout_s": 0.001,
     "max_body_bytes": 1,
+    "max_bytes_in_flight": 1,
 }
 
 
@@ -188,8 +222,18 @@ class Crawl:
         return Scope.of(self.seed_urls(), settings.scope, settings.allow, settings.deny)
 
     def spelling(self) -> Spelling:
-        spelling = Spelling(sort_query=self.settings.sort_query, drop_params=self.settings.drop_params)
+        spelling = Spelling(
+            sort_query=self.settings.sort_query,
+            drop_params=self.settings.drop_params,
+            drop_sessions=self.settings.drop_sessions,
+        )
         return DEFAULT if spelling == DEFAULT else spelling  # for which urls.py has a short cut
+
+    def traps(self) -> Rules | None:
+        """The trap rules, if they are to be kept."""
+        if not self.settings.avoid_traps:
+            return None
+        return Rules(**{name: getattr(self.settings, name) for name in Rules.__struct_fields__})
 
     def retries(self) -> Retries:
         return Retries(
@@ -204,6 +248,7 @@ class Crawl:
             max_pages=settings.max_pages,
             max_pages_per_host=settings.max_pages_per_host,
             max_depth=settings.max_depth,
+            max_queued=settings.max_queued,
             per_host=settings.per_host,
             delay_s=settings.delay_s,
         )
@@ -214,6 +259,7 @@ class Crawl:
         return {
             "sort_query": settings.sort_query,
             "drop_params": list(settings.drop_params),
+            "drop_sessions": settings.drop_sessions,
             "normalizer": NORMALIZER_VERSION,
         }
 

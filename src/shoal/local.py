@@ -30,6 +30,7 @@ from shoal.model import Stats
 from shoal.place import shown
 from shoal.store import open_store
 from shoal.store.base import Store
+from shoal.traps import Rules
 from shoal.worker import TROUBLE_S, Worker
 
 WATCH_S = 0.25
@@ -37,7 +38,10 @@ STOPS = (signal.SIGINT, signal.SIGTERM)
 KILLED = 130  # exit code of a process that was told twice to stop
 FAILED = 3  # exit code of a child that has told why
 
-SHARED = ("scope", "allow", "deny", "max_depth", "max_pages", "max_pages_per_host", "per_host", "delay_s")
+SHARED = (
+    *("scope", "allow", "deny", "max_depth", "max_pages", "max_pages_per_host", "max_queued"),
+    *("per_host", "delay_s", "avoid_traps", *Rules.__struct_fields__, "duplicates"),
+)
 """Settings in which the workers of a crawl should agree."""
 
 T = TypeVar("T")
@@ -94,8 +98,10 @@ def prepare(job: Job) -> Stats:
             _tell_differences(job, before, frontier)
         with opened_store(job, frontier, fresh=job.fresh):
             pass
-        most_queued = frontier.limits.max_queued  # which producers have set
-        frontier.configure(msgspec.structs.replace(job.crawl.limits(), max_queued=most_queued))
+        limits = job.crawl.limits()
+        if limits.max_queued is None:  # then what producers have set holds on
+            limits = msgspec.structs.replace(limits, max_queued=frontier.limits.max_queued)
+        frontier.configure(limits)
         frontier.describe({**_fixed(job), "settings": msgspec.to_builtins(job.crawl.settings)})
         reap_dead(frontier)
         frontier.add(job.crawl.seeds())

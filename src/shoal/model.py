@@ -16,8 +16,8 @@ PRIORITIES = range(10)
 """Priorities: 0..9, the higher the sooner, on every back end."""
 
 State: TypeAlias = Literal["queued", "overflow", "leased", "done", "dead", "skipped"]
-"""Where a known URL stands. A queued one whose time has not come yet is also called delayed; one in the overflow
-waits until there is room in the queue."""
+"""Where a known URL stands. A queued one whose time has not come yet is also called delayed; one in the
+overflow waits until there is room in the queue."""
 
 Item: TypeAlias = Mapping[str, object]
 """One extracted row: names to values that JSON, or `shoal.store.encode`, can write."""

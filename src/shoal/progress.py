@@ -135,6 +135,7 @@ def counters(stats: Stats) -> dict[str, object]:
     return {
         "done": stats.done,
         "queued": stats.queued,
+        "overflow": stats.overflow,
         "leased": stats.leased,
         "retrying": stats.retrying,
         "dead": stats.dead,

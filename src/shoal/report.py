@@ -13,6 +13,7 @@ import msgspec
 
 from shoal.crawl import Settings, check_url
 from shoal.frontier import Frontier
+from shoal.intake import spelling_of
 from shoal.local import Job
 from shoal.log import visible
 from shoal.model import Item, PageRecord, Stats, WorkerRecord
@@ -20,7 +21,7 @@ from shoal.place import shown as place_shown
 from shoal.produce import Producer
 from shoal.progress import clock, counters, size
 from shoal.scope import Scope
-from shoal.urls import Spelling, normalize
+from shoal.urls import normalize
 
 MOST_REASONS = 5
 
@@ -72,7 +73,8 @@ class Speaker:
             self._say(f"dead letters: {_reasons(frontier)} (see `shoal dead {self._option}`)")
         self._complain_of_seeds(frontier)
         if stopped:
-            self._say(f"{count(stats.queued, 'URL')} queued; the same command goes on from here")
+            left = stats.queued + stats.overflow
+            self._say(f"{count(left, 'URL')} queued; the same command goes on from here")
         else:
             self._say_limit(stats)
             if stats.items:
@@ -80,10 +82,8 @@ class Speaker:
         return stats
 
     def _say_limit(self, stats: Stats) -> None:
-        if stats.queued:
-            self._say(
-                f"the limit of pages is reached, with {count(stats.queued, 'URL')} queued: raise it to go on"
-            )
+        if left := stats.queued + stats.overflow:
+            self._say(f"the limit of pages is reached, with {count(left, 'URL')} queued: raise it to go on")
 
     def _complain_of_seeds(self, frontier: Frontier) -> None:
         for url in self._job.crawl.seed_urls():
@@ -145,6 +145,7 @@ def status(frontier: Frontier, *, as_json: bool) -> str:
         f"queued    {stats.queued:,} ({stats.delayed:,} delayed, {stats.retrying:,} retrying)"
         + (f", the oldest for {clock(stats.oldest_s)}" if stats.queued else ""),
         *([f"          by priority: {', '.join(priorities)}"] if priorities else []),
+        *([f"overflow  {stats.overflow:,} (found while the queue was full)"] if stats.overflow else []),
         f"leased    {stats.leased:,}",
         f"done      {stats.done:,}",
         f"dead      {stats.dead:,}" + (f" ({_reasons(frontier)})" if stats.dead else ""),
@@ -158,8 +159,13 @@ def status(frontier: Frontier, *, as_json: bool) -> str:
 
 
 def _worker(worker: WorkerRecord) -> str:
-    rate = f", {worker.pages_per_s:,.1f} pages/s" if worker.alive else ", not heard of lately"
-    return f"{worker.name}: {count(worker.leases, 'lease')}{rate}"
+    told = f"{worker.name}: {count(worker.leases, 'lease')}"
+    if not worker.alive:
+        return f"{told}, not heard of lately"
+    return (
+        f"{told}, {worker.pages_per_s:,.1f} pages/s, {size(worker.bytes_in_flight)} in flight,"
+        f" {worker.lag_s * 1000:,.0f} ms late, {worker.settle_s * 1000:,.0f} ms to store a batch"
+    )
 
 
 def added(producer: Producer) -> str:
@@ -187,6 +193,15 @@ def letter(record: PageRecord, errors: bool) -> str:
     tries = f" after {record.attempts} attempts" if record.attempts > 1 else ""
     line = f"{visible(record.reason)}{tries}: {record.url}"
     return f"{line}\n    {_indented(record.error, 4)}" if record.error and errors else line
+
+
+def skips(frontier: Frontier, *, host: str | None = None, reason: str | None = None) -> list[Item]:
+    """How many pages each rule has kept from being fetched or read, by host, the most first."""
+    counts = Counter((record.reason, record.host) for record in frontier.skipped(host=host, reason=reason))
+    cuts = frontier.cuts()  # of these not all may be listed
+    counts.update({each: cuts[each] - counts[each] for each in cuts if counts[each]})
+    ordered = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+    return [{"rule": visible(rule), "host": name, "pages": number} for (rule, name), number in ordered]
 
 
 def _indented(text: str, width: int) -> str:
@@ -235,9 +250,7 @@ def _out_of_scope(frontier: Frontier, url: str) -> str | None:
 
 def spelled(frontier: Frontier, text: str) -> str:
     """A URL as the crawl spells it. Raises ConfigError if it is none."""
-    settings = _settings(frontier)
-    spelling = Spelling(sort_query=settings.sort_query, drop_params=settings.drop_params)
-    return normalize(check_url(text), None, spelling) or text
+    return normalize(check_url(text), None, spelling_of(frontier.describe())) or text
 
 
 def _settings(frontier: Frontier) -> Settings:

@@ -11,6 +11,7 @@ from shoal.errors import StoreError
 from shoal.frontier import Frontier
 from shoal.model import Outcome
 from shoal.store.base import Store
+from shoal.traps import DUPLICATE
 
 NOT_STORABLE = "item cannot be stored"
 
@@ -22,8 +23,10 @@ def settle(frontier: Frontier, store: Store | None, outcomes: Sequence[Outcome])
 
     Outcomes whose lease was lost are dropped: their pages are being done by somebody else. So it does no
     harm to settle outcomes again after an error. A page whose items the store refuses becomes a dead letter.
+    One whose content another page had before is skipped, and brings no items and no links.
     Raises FrontierUnavailable and StoreUnavailable, and StoreError if the store itself cannot be used.
     """
+    outcomes = _without_duplicates(frontier, outcomes)
     while outcomes:
         try:
             lost = _write_and_commit(frontier, store, outcomes)
@@ -34,6 +37,23 @@ def settle(frontier: Frontier, store: Store | None, outcomes: Sequence[Outcome])
             return
         log.warning("leases lost: %d; their pages are done again", len(lost))
         outcomes = [outcome for outcome in outcomes if outcome.lease.token not in lost]
+
+
+def _without_duplicates(frontier: Frontier, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
+    """Claim the contents that are to be told apart. Whoever was first stays it when this is done again."""
+    contents = [(each.digest, each.lease.link.url) for each in outcomes if each.digest is not None]
+    if not contents:
+        return outcomes
+    owners = iter(frontier.claim(contents))
+    return [each if each.digest is None else _told_apart(each, next(owners)) for each in outcomes]
+
+
+def _told_apart(outcome: Outcome, owner: str) -> Outcome:
+    if owner == outcome.lease.link.url:
+        return outcome
+    return replace(
+        outcome, state="skipped", reason=DUPLICATE, error=f"as {owner}", items=(), links=(), digest=None
+    )
 
 
 def _write_and_commit(frontier: Frontier, store: Store | None, outcomes: Sequence[Outcome]) -> frozenset[int]:

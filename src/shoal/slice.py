@@ -25,7 +25,7 @@ from shoal.model import Lease, Outcome
 from shoal.threads import HandlerThreads
 from shoal.tickets import Desk, Send
 from shoal.visit import Visitor
-from shoal.worker import Visits, Worker, fetch_settings
+from shoal.worker import Visits, Worker, fetch_settings, load_of
 
 LOOK_S = 0.1  # how often a slice looks whether it has to end
 PATIENCE_S = 5.0  # without work; then the process is free for other jobs
@@ -108,7 +108,14 @@ class Bench:
             self._open()
         assert self._runner is not None
         tally = Tally(self._visitor)
-        worker = Worker(self._job.crawl, self._frontier, self._store, name=owner, patience_s=PATIENCE_S)
+        worker = Worker(
+            self._job.crawl,
+            self._frontier,
+            self._store,
+            name=owner,
+            patience_s=PATIENCE_S,
+            load=self._load,
+        )
         ends = _Ends(
             draining=draining,
             slice_s=min(slice_s, self._pace.slice_s),
@@ -139,7 +146,8 @@ class Bench:
         fetcher = Fetcher(fetch_settings(self._job.crawl))
         self._opened.callback(threads.shutdown)
         self._opened.callback(lambda: runner.run(fetcher.close()))
-        return self._dress(Visitor(self._job.crawl, fetcher, threads), threads)
+        self._load = load_of(self._job.crawl)
+        return self._dress(Visitor(self._job.crawl, fetcher, threads, self._load), threads)
 
     def _give_up(self, ticket: Ticket) -> None:
         """Whatever is open may be in the middle of something: leave it alone, and open all anew next time."""

@@ -3,10 +3,10 @@
 | rule | cuts a URL |
 | --- | --- |
 | URL too long | longer than `max_url_length`: 2048, as sitemaps.org has it |
-| repeated segments | in whose path something comes again and again: the same segments `max_repeats` times in a row, |
-| | or one segment more often than that (of digits: than twice that); or so one parameter of its query |
+| repeated segments | in whose path the same segments come `max_repeats` times in a row, or one segment more |
+| | often (of digits: more than twice as often); or in whose query one parameter comes more often |
 | calendar | of a calendar, by its words and its date, more than `years_ahead` or `years_back` from now |
-| too many of one shape | beyond `max_per_shape` of its host: /a/17/x-9?p=1 and /a/4/y-2?p=8 have the shape /a/#/*?p |
+| too many of one shape | beyond `max_per_shape` of its host: /a/17/x-9?p=1 and /a/4/y-2?p=8 are /a/#/*?p |
 | too many queries | beyond `max_per_path` with that path and any query |
 
 The first three look at one URL alone. The last two need counts, which the frontier keeps.
@@ -49,7 +49,7 @@ class Rules(Struct, frozen=True):
         """The rule that cuts a normalized URL for its looks alone, in the year `year`; "" if none does."""
         if self.max_url_length is not None and len(url) > self.max_url_length:
             return TOO_LONG
-        if self.max_repeats is not None and repeats(path_query(url), self.max_repeats):
+        if self.max_repeats is not None and repeats(url, self.max_repeats):
             return REPEATS
         shown = calendar_year(url) if self.years_ahead is not None or self.years_back is not None else None
         if shown is not None:
@@ -86,17 +86,19 @@ class Sieve:
         return replace(link, trap=trap, quotas=quotas) if trap or quotas else link
 
 
-def repeats(target: str, most: int) -> bool:
-    """Whether a path with its query repeats itself: see the table."""
-    path, _, query = target.partition("?")
+def repeats(url: str, most: int) -> bool:
+    """Whether the path or the query of a normalized URL repeats itself: see the table."""
+    if url.count("/") < most + 2 and url.count("&") < most:
+        return False  # most URLs end here
+    path, _, query = path_query(url).partition("?")
     return _path_repeats(path.split("/")[1:], most) or (
         query.count("&") >= most and max(Counter(query.split("&")).values()) > most
     )
 
 
 def _path_repeats(segments: list[str], most: int) -> bool:
-    if len(segments) < most or len(segments) - len(set(segments)) < most - 1:
-        return False  # most paths end here
+    if len(segments) - len(set(segments)) < most - 1:
+        return False
     places: dict[str, list[int]] = {}
     for at, segment in enumerate(segments):
         if segment:
@@ -109,7 +111,7 @@ def _path_repeats(segments: list[str], most: int) -> bool:
 
 
 def _in_a_row(segments: list[str], found: list[int], most: int) -> bool:
-    """Whether what begins at the first of these places is there `most` times, one directly behind the other."""
+    """Whether what begins at the first of these places comes `most` times in a row."""
     start, step = found[0], found[1] - found[0]
     unit = segments[start : start + step]
     return segments[start : start + step * most] == unit * most
@@ -117,6 +119,7 @@ def _in_a_row(segments: list[str], found: list[int], most: int) -> bool:
 
 _WORD = "calendar|kalender|calendrier|agenda|schedule|date|day|week|month|year"
 _MONTH, _DAY, _END = "(?:0[1-9]|1[0-2])", "[0-3][0-9]", "(?![0-9a-z-])"
+_DATED = re.compile("[0-9]{4}[-/][01]?[0-9]")
 _CALENDAR = re.compile(
     rf"(?<![a-z])(?:(?:{_WORD}|events?)(?![a-z]).{{0,80}}?(?<![0-9])"
     rf"([0-9]{{4}})(?:-{_MONTH}(?:-{_DAY})?|/{_MONTH}/{_DAY}){_END}"
@@ -127,10 +130,13 @@ _CALENDAR = re.compile(
 
 
 def calendar_year(url: str) -> int | None:
-    """The year that a page of a calendar is about: /calendar/2031/5, ?month=2031-05, ?year=2031; None if no such.
+    """The year that a page of a calendar is about, None if it is none.
 
-    Only where a word for it stands in front: /thread/2031/5 is page 5 of a discussion.
+    /calendar/2031/5, ?month=2031-05, ?year=2031: only where a word for it stands in front, since
+    /thread/2031/5 is page 5 of a discussion.
     """
+    if "year=" not in url and _DATED.search(url) is None:
+        return None  # most URLs end here
     found = _CALENDAR.search(url, url.index("/", 8))
     return None if found is None else int(found[1] or found[2] or found[3])
 

@@ -45,8 +45,8 @@ class Spelling(Struct, frozen=True):
     drop_params: tuple[str, ...] = ()
     """Names of parameters to leave out; `*` stands for any characters."""
     drop_sessions: bool = False
-    """Leave out session ids: SESSION_PARAMS, `sid` and `s` with a long value, in the query and as `;name=value`
-    in the path, and the /(S(...)) of ASP.NET."""
+    """Leave out session ids: SESSION_PARAMS, `sid` and `s` with a long value; `;jsessionid=` and the like in
+    the path; the /(S(...)) of ASP.NET."""
 
 
 DEFAULT = Spelling()

@@ -17,11 +17,13 @@ from shoal import handle
 from shoal.crawl import Crawl
 from shoal.fetch import Fetcher
 from shoal.gate import Gate
+from shoal.load import Load
 from shoal.model import Failure, Item, Lease, Link, Outcome, Response, State
 from shoal.parse import Page
 from shoal.policy import Dead, Read, Redirect, Retry, follow, judge, retry
 from shoal.robots import Rules
-from shoal.urls import Wildcard, normalize, path_query
+from shoal.traps import Sieve
+from shoal.urls import Wildcard, digest, normalize, path_query
 
 REDIRECTED = "redirect"
 REDIRECTED_AWAY = "redirect out of scope"
@@ -36,13 +38,17 @@ log = logging.getLogger("shoal.visit")
 class Visitor:
     """Visits the pages of one crawl. Made inside the event loop; `threads` runs plain handlers."""
 
-    def __init__(self, crawl: Crawl, fetcher: Fetcher, threads: Executor) -> None:
+    def __init__(self, crawl: Crawl, fetcher: Fetcher, threads: Executor, load: Load) -> None:
+        """load: is told what is in memory."""
         self._crawl = crawl
         self._settings = crawl.settings
         self._retries = crawl.retries()
         self._spelling = crawl.spelling()
         self._scope = crawl.scope()
         self._sorter = handle.Sorter(crawl)
+        rules = crawl.traps()
+        self._sieve = None if rules is None else Sieve(rules, time.gmtime().tm_year)
+        self._load = load
         self._fetcher = fetcher
         self._gate = Gate(fetcher, crawl.settings.user_agent, self._retries)
         self._threads = threads
@@ -57,6 +63,11 @@ class Visitor:
         except Exception as error:
             log.exception("shoal itself failed on %s", lease.link.url)
             outcome = attempt.end(self._again("internal error", lease), traceback_of(error))
+        finally:
+            if attempt.size_bytes is not None:
+                self._load.drop(attempt.size_bytes)
+        if self._sieve is not None and outcome.links:
+            outcome = replace(outcome, links=self._sieve.sift(outcome.links))
         log.debug("%s %s", outcome.state, lease.link.url, extra=_fields(outcome))
         return outcome
 
@@ -72,6 +83,8 @@ class Visitor:
         attempt.started_at = time.monotonic()
         answer = await self._fetcher.fetch(url, accepts=self._readable)
         attempt.answered(answer)
+        if attempt.size_bytes is not None:
+            self._load.hold(attempt.size_bytes)
         if isinstance(answer, Failure):
             return attempt.end(self._judge_failure(answer, lease), answer.detail)
         verdict = judge(answer, lease.attempt, retries=self._retries, now=time.time(), draw=random.random())
@@ -135,6 +148,9 @@ class Visitor:
         try:
             results = await handle.run(self._crawl.handler(page.url), page, self._in_thread)
             items, links = self._sorter.sort(results, page)
+            if self._settings.duplicates != "keep":
+                content = answer.body if self._settings.duplicates == "body" else page.text.encode()
+                attempt.digest = digest(content)
         except handle.Ended as decision:
             return attempt.decided(decision)
         except (Exception, SystemExit) as error:
@@ -161,15 +177,17 @@ class Attempt:
         self.lease = lease
         self.started_at = time.monotonic()
         self.crawl_delay_s: float | None = None
+        self.size_bytes: int | None = None
+        """Of the body; None if there was no answer."""
+        self.digest: int | None = None
         self._status = 0
-        self._size_bytes = 0
         self._elapsed_s = 0.0
 
     def answered(self, answer: Response | Failure) -> None:
         self._elapsed_s = answer.elapsed_s
         if isinstance(answer, Response):
             self._status = answer.status
-            self._size_bytes = len(answer.body)
+            self.size_bytes = len(answer.body)
 
     def done(
         self,
@@ -216,13 +234,14 @@ class Attempt:
             error=error,
             retry_s=retry_s,
             status=self._status,
-            size_bytes=self._size_bytes,
+            size_bytes=self.size_bytes or 0,
             elapsed_s=self._elapsed_s,
             age_s=time.monotonic() - self.started_at,
             crawl_delay_s=self.crawl_delay_s,
             pause_s=pause_s,
             links=links,
             items=items,
+            digest=self.digest if state == "done" else None,
         )
 
 

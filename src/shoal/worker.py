@@ -20,13 +20,14 @@ from itertools import count
 from math import inf
 from typing import Protocol, TypeVar
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from shoal.crawl import Crawl
 from shoal.errors import FrontierUnavailable, ShoalError, StoreUnavailable
 from shoal.fetch import Fetcher, FetchSettings, address_kind
 from shoal.frontier import Frontier
 from shoal.liveness import reap_dead
+from shoal.load import Load
 from shoal.model import Beat, Grant, Lease, Outcome
 from shoal.settle import settle
 from shoal.store.base import Store
@@ -63,10 +64,11 @@ class Worker:
         name: str,
         drain: bool = True,
         patience_s: float = inf,
+        load: Load | None = None,
     ) -> None:
         """drain: return when the crawl is finished; otherwise wait for more work.
 
-        patience_s: return after so long without work.
+        patience_s: return after so long without work. load: what the visitor given to `work` tells.
         """
         self._crawl = crawl
         self._frontier = frontier
@@ -74,6 +76,7 @@ class Worker:
         self._name = name
         self._drain = drain
         self._patience_s = patience_s
+        self._load = load or load_of(crawl)
         self._busy_at = time.monotonic()
         self._fetching: dict[int, asyncio.Task[None]] = {}
         self._finished: list[tuple[float, Outcome]] = []  # when the visit ended, how
@@ -92,13 +95,14 @@ class Worker:
         handlers = HandlerThreads(self._crawl.settings.concurrency)
         async with Fetcher(fetch_settings(self._crawl)) as fetcher:
             try:
-                await self.work(Visitor(self._crawl, fetcher, handlers))
+                await self.work(Visitor(self._crawl, fetcher, handlers, self._load))
             finally:
                 handlers.shutdown()
 
     async def work(self, visitor: Visits) -> None:
         """As `run`, with a visitor that others may use as well."""
         self._visitor = visitor
+        watching = asyncio.create_task(self._load.watch())
         try:
             while not self._stopping.is_set():
                 grant = await self._turn()
@@ -110,6 +114,7 @@ class Worker:
                     break
                 await self._idle(grant.again_s)
         finally:
+            watching.cancel()
             await self._wind_up()
             self._thread.shutdown()
 
@@ -135,7 +140,7 @@ class Worker:
     async def _turn(self) -> Grant:
         """Store and commit what is finished, then lease what there is room for; wait out any trouble."""
         for pause_s in pauses():
-            finished = self._finished[:]
+            finished = self._finished[: self._load.batch()]
             try:
                 grant, lost = await self._in_thread(partial(self._settle_and_lease, finished))
             except (FrontierUnavailable, StoreUnavailable) as error:
@@ -157,6 +162,7 @@ class Worker:
             [replace(outcome, age_s=outcome.age_s + now - ended_at) for ended_at, outcome in finished],
         )
         del self._finished[: len(finished)]  # whatever goes wrong from here on, these are committed
+        self._load.settled(len(finished), time.monotonic() - now)
         lost = self._tend(now) if now - self._tended_at >= TEND_S else frozenset()
         return self._lease(), lost
 
@@ -175,10 +181,21 @@ class Worker:
         """Extend the leases and say that we are alive; returns the tokens of those that were lost."""
         rate = self._visited / (now - self._tended_at)
         self._tended_at, self._visited = now, 0
-        beat = Beat(self._name, self._crawl.settings.concurrency, self._since, rate)
+        finished = [outcome for _, outcome in self._finished]
+        beat = Beat(
+            name=self._name,
+            concurrency=self._crawl.settings.concurrency,
+            since=self._since,
+            pages_per_s=rate,
+            bytes_in_flight=self._load.bytes_in_flight(finished),
+            lag_s=self._load.take_lag_s(),
+            settle_s=self._load.settle_s,
+        )
+        log.debug("%.1f pages/s", rate, extra=asdict(beat))
         self._frontier.beat(beat, 3 * TEND_S)
         reap_dead(self._frontier)
-        return self._frontier.extend(list(self._fetching), LEASE_S)
+        held = [*self._fetching, *(outcome.lease.token for outcome in finished)]
+        return self._frontier.extend(held, LEASE_S)
 
     def _is_over(self, grant: Grant) -> bool:
         if self._fetching or self._finished:
@@ -190,7 +207,7 @@ class Worker:
     def _room(self) -> int:
         if self._leaving or self._stopping.is_set() or self._suspect in self._fetching:
             return 0
-        return self._crawl.settings.concurrency - len(self._fetching)
+        return self._load.room(len(self._fetching), [outcome for _, outcome in self._finished])
 
     async def _idle(self, again_s: float | None) -> None:
         """Until a page is finished, time may have brought work, or somebody else has."""
@@ -242,6 +259,11 @@ def pauses() -> Iterator[float]:
     """Between two tries: longer and longer, and not the same for all workers."""
     for tries in count():
         yield min(TROUBLE_S, 0.1 * 2 ** min(tries, 10)) * random.uniform(0.5, 1.0)
+
+
+def load_of(crawl: Crawl) -> Load:
+    """The load that a worker of this crawl may take."""
+    return Load(crawl.settings.concurrency, crawl.settings.max_bytes_in_flight)
 
 
 def fetch_settings(crawl: Crawl) -> FetchSettings:

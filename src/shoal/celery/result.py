@@ -17,6 +17,7 @@ from shoal.urls import fingerprint
 
 _STATES: dict[str, str] = {
     "queued": states.PENDING,
+    "overflow": states.PENDING,
     "leased": states.STARTED,
     "done": states.SUCCESS,
     "dead": states.FAILURE,

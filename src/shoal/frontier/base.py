@@ -45,13 +45,12 @@ from shoal.model import (
     WorkerRecord,
 )
 
-
 MOST_CUT = 1_000
 """So many links that a rule cuts on a host are known, as skipped; further ones are counted and forgotten."""
 
 MOST_SHAPES = 1_000
-"""So many shapes are counted per host. For a new one beyond that the least count is taken off all of them, and
-those that have none left are forgotten: rare ones, so a shape is never counted too high."""
+"""So many shapes are counted per host. For a new one beyond that, the least count is taken off all of them,
+and those with none left are forgotten. So common shapes stay, and none is ever counted too high."""
 
 AT_ONCE = 200
 """So many links return from the overflow in one go, at most."""
@@ -255,7 +254,7 @@ class Frontier(ABC):
 
     @abstractmethod
     def set_priority(self, url: str, priority: int, key: str = "") -> bool:
-        """Change the priority of a URL that is queued or in the overflow, and queue it; False if it is neither.
+        """Change the priority of a URL that is queued, or in the overflow, which it leaves; False otherwise.
 
         Its place among those of its new priority is open.
         """

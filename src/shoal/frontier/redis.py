@@ -25,8 +25,8 @@ from shoal.frontier.redis_values import (
     StoredPlace,
     ended_state,
     host_state,
-    pack_host_state,
     pack_found_link,
+    pack_host_state,
     pack_link,
     pack_outcome,
     pack_page_state,
@@ -182,9 +182,7 @@ class RedisFrontier(Frontier):
             self._held.difference_update(outcome.lease.token for outcome in outcomes)
             deepest, dropped = int(rest[0]) if rest[0] != b"" else None, set(map(int, rest[1:]))
             self._seen.update(
-                mark
-                for mark, depth in found
-                if (deepest is None or depth <= deepest) and mark not in dropped
+                mark for mark, depth in found if (deepest is None or depth <= deepest) and mark not in dropped
             )
             return frozenset()
 
@@ -403,7 +401,9 @@ class RedisFrontier(Frontier):
         return counts
 
     def claim(self, contents: Sequence[tuple[int, str]]) -> list[str]:
-        return [url.decode() for url in self._call("claim", *(str(part) for each in contents for part in each))]
+        return [
+            url.decode() for url in self._call("claim", *(str(part) for each in contents for part in each))
+        ]
 
     def redrive(
         self,

@@ -104,7 +104,7 @@ def pack_link(link: Link) -> tuple[object, ...]:
     """A new link for `add` in lib.lua."""
     check_priority(link.priority, link.url)
     mark, host, short, key = place_of(link.url, link.key)
-    packed = (mark, host, link.priority, link.depth, link.delay_s, short)
+    packed: tuple[object, ...] = (mark, host, link.priority, link.depth, link.delay_s, short)
     if key or link.via or link.meta:
         more = {"via": link.via, "cookie": link.cookie, "meta": link.meta}
         packed = (*packed, key, msgspec.json.encode(more).decode())
@@ -239,9 +239,7 @@ def pack_host_state(state: HostState) -> tuple[object, ...]:
     )
 
 
-def queued_state(
-    place: StoredPlace, not_before: float | None = None, state: State = "queued"
-) -> PageState:
+def queued_state(place: StoredPlace, not_before: float | None = None, state: State = "queued") -> PageState:
     """A page that waits, or will once its lease has ended, for `dump`."""
     link = place.link.link(place.host, place.priority)
     return PageState(

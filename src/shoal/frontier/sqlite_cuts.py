@@ -19,7 +19,8 @@ class Cuts:
     def count(self, host: int, rule: str) -> bool:
         """A link is cut: whether it is to be remembered."""
         (count,) = self._db.execute(
-            "INSERT INTO cuts VALUES (?, ?, ?, 1) ON CONFLICT DO UPDATE SET count = count + 1 RETURNING count",
+            "INSERT INTO cuts VALUES (?, ?, ?, 1)"
+            " ON CONFLICT DO UPDATE SET count = count + 1 RETURNING count",
             (self._crawl, host, rule),
         ).fetchone()
         return bool(count <= MOST_CUT)
@@ -27,7 +28,8 @@ class Cuts:
     def counts(self) -> dict[tuple[str, str], int]:
         """How many links were cut, by rule and host."""
         rows = self._db.execute(
-            "SELECT rule, hosts.host, count FROM cuts JOIN hosts ON hosts.id = cuts.host WHERE cuts.crawl = ?",
+            "SELECT rule, hosts.host, count FROM cuts JOIN hosts ON hosts.id = cuts.host"
+            " WHERE cuts.crawl = ?",
             (self._crawl,),
         )
         return {(rule, host): count for rule, host, count in rows}

@@ -189,7 +189,7 @@ class Step:
         return -1 if row is None else int(row[0])
 
     def put_back(self, host: HostRow, priority: int, added_at: float) -> State:
-        """Count a link that was in the overflow elsewhere: there, or queued if its host has nothing as good."""
+        """Count a link that was in the overflow elsewhere; it is queued if its host has none as good."""
         if priority <= host.head:
             self._count_overflow(host, 1)
             return "overflow"
