@@ -155,6 +155,12 @@ crawl_options = _options(
     click.option(
         "--concurrency", type=Whole(1), metavar="N", help="Fetches at once per process (default 32)."
     ),
+    click.option(
+        "--max-bytes-in-flight",
+        type=Whole(1),
+        metavar="N",
+        help="Lease no more while pages in memory are larger, per process (default 256000000).",
+    ),
     click.option("--per-host", type=Whole(1), metavar="N", help="Fetches at once per host (default 8)."),
     click.option(
         "--delay",

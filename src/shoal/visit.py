@@ -149,8 +149,7 @@ class Visitor:
             results = await handle.run(self._crawl.handler(page.url), page, self._in_thread)
             items, links = self._sorter.sort(results, page)
             if self._settings.duplicates != "keep":
-                content = answer.body if self._settings.duplicates == "body" else page.text.encode()
-                attempt.digest = digest(content)
+                attempt.digest = digest(self._content(page))
         except handle.Ended as decision:
             return attempt.decided(decision)
         except (Exception, SystemExit) as error:
@@ -160,6 +159,11 @@ class Visitor:
         if self._settings.obey_noindex and "noindex" in page.robots_directives:
             return attempt.done(NOINDEX, links=links)
         return attempt.done(items=items, links=links)
+
+    def _content(self, page: Page) -> bytes:
+        """What makes the page another one; the whole of it if there is nothing to read on it."""
+        text = page.css("body").text if self._settings.duplicates == "text" else None
+        return text.encode("utf-8", "surrogatepass") if text else page.body
 
     def _canonical(self, page: Page, attempt: Attempt) -> Outcome:
         link, url = attempt.lease.link, page.canonical or ""

@@ -481,8 +481,10 @@ class RedisFrontier(Frontier):
     def _dump_known(self) -> Iterator[PageState]:
         with self._server.translated():
             for name in self._all_hosts():
-                for priority in PRIORITIES:
-                    for kind, state in _WAITING.items():
+                for priority in reversed(
+                    PRIORITIES
+                ):  # the best first, so that `load` can tell what overflows
+                    for kind, state in reversed(_WAITING.items()):
                         for packed in self._redis.lrange(self._key(f"{kind}:{priority}:{name}"), 0, -1):
                             link = msgspec.msgpack.decode(packed, type=StoredLink)
                             yield queued_state(StoredPlace(name, priority, link), state=state)
