@@ -9,7 +9,7 @@ from shoal.model import Outcome
 
 LOOK_S = 0.25  # how often the event loop is looked at
 MOST_SETTLE_S = 10.0  # a batch that takes longer is cut: leases are not extended meanwhile
-SLOWLY, QUICKLY = 0.05, 0.5  # how fast averages follow
+SLOWLY = 0.05  # how fast pages are taken to be smaller after a large one
 
 
 class Load:
@@ -31,9 +31,8 @@ class Load:
         """A body was read, and is in memory."""
         self._bodies += 1
         self._body_bytes += size_bytes
-        # large pages count at once, so that the next ones do not come as a surprise
-        weight = QUICKLY if size_bytes > self._typical_bytes else SLOWLY
-        self._typical_bytes += (size_bytes - self._typical_bytes) * weight
+        smaller_bytes = self._typical_bytes + (size_bytes - self._typical_bytes) * SLOWLY
+        self._typical_bytes = max(size_bytes, smaller_bytes)  # the next ones are not to come as a surprise
 
     def drop(self, size_bytes: int) -> None:
         """It is no longer needed."""

@@ -20,7 +20,7 @@ from itertools import count
 from math import inf
 from typing import Protocol, TypeVar
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from shoal.crawl import Crawl
 from shoal.errors import FrontierUnavailable, ShoalError, StoreUnavailable
@@ -191,7 +191,6 @@ class Worker:
             lag_s=self._load.take_lag_s(),
             settle_s=self._load.settle_s,
         )
-        log.debug("%.1f pages/s", rate, extra=asdict(beat))
         self._frontier.beat(beat, 3 * TEND_S)
         reap_dead(self._frontier)
         held = [*self._fetching, *(outcome.lease.token for outcome in finished)]

@@ -58,6 +58,7 @@ def test_a_summary_in_one_line() -> None:
     assert counters(STATS) == {
         "done": 1234,
         "queued": 5,
+        "overflow": 0,
         "leased": 2,
         "retrying": 1,
         "dead": 3,
