@@ -68,7 +68,7 @@ SEEN_CAPACITY = 262_144
 log = logging.getLogger("shoal.frontier")
 
 ENDED: tuple[State, ...] = ("dead", "skipped")
-_WAITING: Mapping[str, State] = {"o": "overflow", "q": "queued"}  # which way links go
+_WAITING: dict[str, State] = {"o": "overflow", "q": "queued"}  # which way links go
 _COUNTERS = (
     "queued",
     "delayed",
