@@ -132,9 +132,9 @@ class Worker:
         if lease.token == self._suspect:
             await self._alone.wait()
         outcome = await self._visitor.visit(lease)
-        del self._fetching[lease.token]
-        self._visited += 1
         self._finished.append((time.monotonic(), outcome))
+        del self._fetching[lease.token]  # after that, so that the frontier's thread never misses it
+        self._visited += 1
         self._tell()
 
     async def _turn(self) -> Grant:
