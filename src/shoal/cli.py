@@ -169,8 +169,27 @@ crawl_options = _options(
         metavar="S",
         help="Seconds between two fetches of a host (default 0, or what robots.txt asks for).",
     ),
+    click.option("--no-adapt", is_flag=True, help="Ask no less of hosts that are slow, busy or failing."),
+    click.option(
+        "--politeness",
+        type=click.Choice(["host", "domain"]),
+        help="Whether delays and limits are about each host (default) or a whole domain.",
+    ),
     click.option(
         "--retries", type=Whole(0), metavar="N", help="Further tries of a failed fetch (default 3)."
+    ),
+    click.option(
+        "--retry",
+        "retries_by",
+        multiple=True,
+        metavar="CAUSE=N",
+        help="The same for one cause: dns, refused, reset, timeout, 503, 5xx, 404, handler ...",
+    ),
+    click.option(
+        "--host-give-up",
+        type=Whole(0),
+        metavar="N",
+        help="Give up a host after N failures in a row (default 8, 0: never).",
     ),
     click.option(
         "--timeout",
@@ -379,6 +398,8 @@ def _settings(
     allow: Sequence[str],
     deny: Sequence[str],
     headers: Sequence[str],
+    retries_by: Sequence[str],
+    no_adapt: bool,
     ignore_robots: bool,
     ignore_traps: bool,
     drop_tracking: bool,
@@ -392,6 +413,8 @@ def _settings(
         "allow": allow or None,
         "deny": deny or None,
         "headers": [_header(text) for text in headers] or None,
+        "retries_by": dict(map(_cause, retries_by)) or None,
+        "adapt": False if no_adapt else None,
         "obey_robots": False if ignore_robots else None,
         "avoid_traps": False if ignore_traps else None,
         "drop_params": TRACKING_PARAMS if drop_tracking else None,
@@ -403,6 +426,13 @@ def _header(text: str) -> tuple[str, str]:
     if not colon or not name.strip():
         raise ConfigError(f"not a header: '{text}'; write 'NAME: VALUE'")
     return name.strip(), value.strip()
+
+
+def _cause(text: str) -> tuple[str, int]:
+    cause, _, number = text.partition("=")
+    if not number.isdecimal():
+        raise ConfigError(f"not a number of retries: '{text}'; write CAUSE=N, such as timeout=1")
+    return cause, int(number)
 
 
 @shoal.command()
@@ -533,6 +563,18 @@ def skipped(
     else:
         records = frontier.skipped(host=host, reason=reason, limit=limit)
         _print_records(records, as_json, report.letter, False)
+
+
+@shoal.command()
+@click.option("--limit", type=Whole(1), default=20, metavar="N", help="At most N (default 20).")
+@json_option
+@on_crawl
+def hosts(frontier: Frontier, limit: int, as_json: bool) -> None:
+    """List the hosts, the slowest first: what is asked of them at present, and why."""
+    from shoal import report
+
+    records = frontier.hosts(limit=limit)
+    print("\n".join(map(report.to_json, records)) if as_json else report.hosts(records))
 
 
 def _print_records(

@@ -19,9 +19,9 @@ from typing import Literal, TypeAlias, TypeVar, get_args
 import msgspec
 
 from shoal.errors import ConfigError
-from shoal.model import Item, Limits, Link
+from shoal.model import Item, Limits, Link, Politeness
 from shoal.parse import Field, Page, extract
-from shoal.policy import Retries
+from shoal.policy import CAUSES, Retries, is_cause
 from shoal.scope import Glob, Mode, Scope, compile_glob
 from shoal.traps import Rules
 from shoal.urls import DEFAULT, NORMALIZER_VERSION, Spelling, normalize
@@ -71,8 +71,18 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Fetches of one host at once, over all processes."""
     delay_s: float = 0.0
     """Least time between the starts of two fetches of a host; robots.txt can only raise it."""
+    adapt: bool = True
+    """Ask less of hosts that are slow, busy or failing: fewer fetches at once, and further apart."""
+    politeness: Politeness = "host"
+    """Whether delays and limits are about each host (with its port) or about a whole registrable domain."""
+    host_pause_s: float = 5.0
+    """The first pause of a host that is down, or busy without saying for how long; it doubles each time."""
+    host_give_up: int = 8
+    """After so many troubles in a row all queued pages of a host become dead letters; 0: never."""
     retries: int = 3
     """How often a failed fetch is tried again."""
+    retries_by: Mapping[str, int] = {}
+    """The same for single causes, such as {"dns": 1, "404": 2, "5xx": 0}."""
     retry_delay_s: float = 1.0
     """The first retry comes after up to so long, the next one after up to twice that, and so on."""
     user_agent: str = f"shoal/{__version__}"
@@ -137,6 +147,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             value = getattr(self, name)
             if value is not None and not least <= value < math.inf:
                 raise ConfigError(f"{name} must be at least {least}, not {value}")
+        for cause, count in self.retries_by.items():
+            _check_cause(cause, count)
         for seed in self.seeds:
             check_url(seed)
         for pattern in (*self.allow, *self.deny):
@@ -158,6 +170,8 @@ _LEAST: Mapping[str, float] = {
     "concurrency": 1,
     "per_host": 1,
     "delay_s": 0,
+    "host_pause_s": 0.001,
+    "host_give_up": 0,
     "retries": 0,
     "retry_delay_s": 0.001,
     "connect_timeout_s": 0.001,
@@ -238,8 +252,10 @@ class Crawl:
     def retries(self) -> Retries:
         return Retries(
             max_attempts=self.settings.retries + 1,
+            by_cause={cause: count + 1 for cause, count in self.settings.retries_by.items()},
             base_s=self.settings.retry_delay_s,
             cap_s=max(Retries().cap_s, self.settings.retry_delay_s),
+            pause_s=self.settings.host_pause_s,
         )
 
     def limits(self) -> Limits:
@@ -251,16 +267,21 @@ class Crawl:
             max_queued=settings.max_queued,
             per_host=settings.per_host,
             delay_s=settings.delay_s,
+            adapt=settings.adapt,
+            host_pause_s=settings.host_pause_s,
+            host_give_up=settings.host_give_up,
+            politeness=settings.politeness,
         )
 
     def identity(self) -> dict[str, object]:
-        """What must not change while the crawl lives: it decides which URLs are the same page."""
+        """What must not change while the crawl lives: which URLs are the same page, or of the same host."""
         settings = self.settings
         return {
             "sort_query": settings.sort_query,
             "drop_params": list(settings.drop_params),
             "drop_sessions": settings.drop_sessions,
             "normalizer": NORMALIZER_VERSION,
+            "politeness": settings.politeness,
         }
 
 
@@ -317,6 +338,15 @@ def check_url(text: str) -> str:
     raise ConfigError(f"not an http(s) URL: '{text}'; write it like http://example.com/")
 
 
+def _check_cause(cause: str, retries: int) -> None:
+    if not is_cause(cause):
+        raise ConfigError(
+            f"'{cause}' is no cause of retries: there are {', '.join(CAUSES)}, and any HTTP status"
+        )
+    if retries < 0:
+        raise ConfigError(f"the retries of '{cause}' must be at least 0, not {retries}")
+
+
 def _convert(given: Mapping[str, object]) -> Settings:
     names = Settings.__struct_fields__
     for name in given:
@@ -343,12 +373,15 @@ def _plain(name: str, value: object) -> object:
     return value
 
 
+_CHOICES = {"scope": Mode, "politeness": Politeness}
+
+
 def _explain(problem: str, values: Mapping[str, object]) -> str:
     """For people, what msgspec says of a value: "Expected `int | null`, got `str` - at `$.max_pages`"."""
     what, _, where = problem.replace("`", "").partition(" - at $.")
     name = where.partition("[")[0]
-    if name == "scope":
-        what = f"it must be one of {', '.join(get_args(Mode))}"
+    if name in _CHOICES:
+        what = f"it must be one of {', '.join(get_args(_CHOICES[name]))}"
     for word, ours in {"Expected": "expected", "array": "list", " | null": "", "null": "None"}.items():
         what = what.replace(word, ours)
     return f"bad setting {name}={values[name]!r}: {what}"

@@ -42,7 +42,7 @@ class Errands:
         except (Exception, SystemExit) as error:
             log.warning("%s: the function raised %s: %s", lease.link.url, type(error).__name__, error)
             reason = f"function raised {type(error).__name__}"
-            verdict = retry(reason, lease.attempt, retries=self._retries, draw=random.random())
+            verdict = retry(reason, lease.attempt, "handler", retries=self._retries, draw=random.random())
             return attempt.end(verdict, traceback_of(error))
         return attempt.done(items=items, links=links)
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from shoal.fetch import Fetcher
 from shoal.model import Failure, Response
-from shoal.policy import Retries, asked_pause_s, location
+from shoal.policy import Retries, asked_pause_s, is_busy, location
 from shoal.robots import MAX_BYTES, Rules, from_answer
 from shoal.urls import normalize, origin
 
@@ -50,8 +50,8 @@ class Gate:
         answer = await self._follow(f"{site}/robots.txt")
         rules = from_answer(answer, self._agent)
         if isinstance(rules, Failure) and isinstance(answer, Response):
-            pause_s = asked_pause_s(answer, 1, retries=self._retries, now=time.time())
-            rules = replace(rules, pause_s=pause_s)
+            pause_s = asked_pause_s(answer, retries=self._retries, now=time.time())
+            rules = replace(rules, busy=is_busy(answer), pause_s=pause_s)
         keep_s = KEEP_FAILURE_S if isinstance(rules, Failure) else KEEP_S
         self._known[site] = time.monotonic() + keep_s, rules
         return rules

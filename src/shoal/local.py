@@ -41,6 +41,7 @@ FAILED = 3  # exit code of a child that has told why
 SHARED = (
     *("scope", "allow", "deny", "max_depth", "max_pages", "max_pages_per_host", "max_queued"),
     *("per_host", "delay_s", "avoid_traps", *Rules.__struct_fields__, "duplicates"),
+    *("adapt", "host_pause_s", "host_give_up"),
 )
 """Settings in which the workers of a crawl should agree."""
 

@@ -100,6 +100,11 @@ FailureKind: TypeAlias = Literal[
 ]
 
 
+Sign: TypeAlias = Literal["", "fine", "busy", "failing"]
+"""What an attempt tells about its host: nothing, that it answers, that it is asked too often, that it does
+not answer or is in trouble. See `shoal.caution`."""
+
+
 class Failure(Struct, frozen=True):
     """A fetch that brought no response. Expected, so it is a value and not an exception."""
 
@@ -107,6 +112,8 @@ class Failure(Struct, frozen=True):
     detail: str
     """One line for people: what happened, with the library's own words."""
     elapsed_s: float = 0.0
+    busy: bool = False
+    """The server said that its host is asked too often."""
     pause_s: float = 0.0
     """The server asked for its host to be left alone this long."""
 
@@ -146,12 +153,18 @@ class Outcome(Struct, frozen=True):
     """How long ago the request was sent, when `commit` is called: the host's clock starts there."""
     crawl_delay_s: float | None = None
     """What robots.txt asks for between two fetches of this host, if it was read."""
+    sign: Sign = ""
+    """What this attempt tells about its host."""
     pause_s: float = 0.0
     """The server asked for its host to be left alone this long (Retry-After)."""
     links: tuple[Link, ...] = ()
     items: tuple[Item, ...] = ()
     digest: int | None = None
     """The identity of the content, if pages with the same one are to be told apart from it (`duplicates`)."""
+
+
+Politeness: TypeAlias = Literal["host", "domain"]
+"""What politeness is about: host and port, or the registrable domain with all that is below it."""
 
 
 class Limits(Struct, frozen=True):
@@ -168,6 +181,14 @@ class Limits(Struct, frozen=True):
     """Fetches of one host at once; a host with a delay gets one at a time."""
     delay_s: float = 0.0
     """Least time between the starts of two fetches of a host; robots.txt can only raise it."""
+    adapt: bool = True
+    """Ask less of hosts that are slow, busy or failing: fewer fetches at once, and further apart."""
+    host_pause_s: float = 5.0
+    """The first pause of a host that is busy or down; it doubles each time."""
+    host_give_up: int = 8
+    """After so many troubles in a row all queued links of a host become dead letters; 0: never."""
+    politeness: Politeness = "host"
+    """What the host keys are; it cannot be changed once links have been added."""
 
 
 class Stats(Struct, frozen=True):
@@ -239,11 +260,18 @@ class HostRecord(Struct, frozen=True):
     leased: int
     done: int
     delay_s: float
+    """Between the starts of two fetches, for the time being."""
     due_at: float | None
     """When it may be fetched from again, if it has to wait."""
     paused_until: float | None
     latency_s: float
     """A moving average of `elapsed_s`."""
+    at_once: int
+    """How many of its links may be fetched at once, for the time being."""
+    failures: int
+    """Troubles in a row; 0 if the last attempt was fine."""
+    given_up: bool
+    """Its links become dead letters, until its pause is over."""
 
 
 class Beat(Struct, frozen=True):

@@ -2,41 +2,56 @@
 
 Randomness (`draw`, from 0 up to 1) and time are arguments; nothing here waits or asks a clock.
 
-| answer | verdict |
-| --- | --- |
-| 2xx | Read; 204 and 205 are pages without content |
-| 300 with a Location, 301, 302, 303, 307, 308 | Redirect; Dead if there is no Location |
-| 300 without a Location | Read: the body lists the choices |
-| 408, 425, 429, 5xx but 501 and 505 | Retry |
-| any other status, a 304 that nobody asked for among them | Dead |
-| dns, refused, reset, timeout, truncated | Retry: it may be better in a minute |
-| protocol | Retry: seen from servers that are overloaded or restarting |
-| tls | Retry, but Dead if it is about a certificate: that stays as it is |
-| robots | Retry, later than others: the site is in trouble, and all of it hangs on this file |
-| blocked, too_large, decoding | Dead: the answer would be the same |
+| answer | verdict | sign |
+| --- | --- | --- |
+| 2xx | Read; 204 and 205 are pages without content | fine |
+| 300 with a Location, 301, 302, 303, 307, 308 | Redirect; Dead if there is no Location | fine |
+| 300 without a Location | Read: the body lists the choices | fine |
+| 429, and 503 with a Retry-After | Retry | busy |
+| 502, 503, 504, 520 to 524 | Retry: the server behind cannot be reached | failing |
+| 408, 425, other 5xx but 501 and 505 | Retry | fine |
+| any other status, a 304 that nobody asked for among them | Dead | fine |
+| dns, refused, reset, timeout | Retry: it may be better in a minute | failing |
+| truncated | Retry | none |
+| protocol | Retry: seen from servers that are overloaded or restarting | failing |
+| tls | Retry | failing |
+| certificate | Dead: that stays as it is | none |
+| robots | Retry, later: the site is in trouble, and all of it hangs on this file | failing, or busy |
+| too_large, decoding | Dead: the answer would be the same | fine |
+| blocked | Dead: nothing was asked | none |
+
+The sign is what an answer tells about its host, see `shoal.caution`. How often each cause is tried again can
+be set by its name: that of the table, a status, "4xx" or "5xx", or "handler" for what a handler raises.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from typing import TypeAlias, overload
+from typing import TypeAlias, get_args, overload
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.model import Failure, FailureKind, Response
+from shoal.model import Failure, FailureKind, Response, Sign
+
+CAUSES = (*get_args(FailureKind), "certificate", "handler", "4xx", "5xx")
+"""The names of what attempts are counted by; besides, there is each HTTP status."""
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _TRANSIENT = frozenset({408, 425, 429, *range(500, 600)}) - {501, 505}
-_PERMANENT: frozenset[FailureKind] = frozenset({"blocked", "too_large", "decoding"})
-_REASONS: dict[FailureKind, str] = {
+_UNREACHED = frozenset({502, 503, 504, *range(520, 525)})
+_PERMANENT = frozenset({"blocked", "too_large", "decoding", "certificate"})
+_UNANSWERED = frozenset({"dns", "refused", "reset", "timeout", "protocol", "tls", "robots"})
+_REASONS = {
     "blocked": "blocked address",
     "dns": "host not found",
     "refused": "connection refused",
     "reset": "connection reset",
     "tls": "TLS",
+    "certificate": "TLS certificate",
     "timeout": "timeout",
     "truncated": "truncated body",
     "protocol": "broken HTTP",
@@ -52,16 +67,23 @@ class Retries(Struct, frozen=True):
     """How often and how late a page is tried again."""
 
     max_attempts: int = 4
-    """In all, the first one included."""
+    """In all, the first one included; for causes that may pass."""
+    by_cause: Mapping[str, int] = {}
+    """The same for single causes."""
     base_s: float = 1.0
     """The backoff after the first attempt is up to this long; it doubles with each attempt."""
     cap_s: float = 300.0
-    """No backoff is longer, and no pause that the server did not ask for."""
+    """No backoff is longer."""
     pause_s: float = 5.0
-    """In place of `base_s` where a whole host is concerned: a 429 without a Retry-After, which pauses the
-    host, and robots.txt out of reach."""
+    """In place of `base_s` where robots.txt is out of reach, which concerns the whole host."""
     max_retry_after_s: float = 3600.0
     """A server that asks for more gets this."""
+
+    def attempts(self, cause: str) -> int:
+        """How often a page is tried in all if this is what goes wrong."""
+        status_class = f"{cause[0]}xx" if cause.isdigit() else cause
+        given = self.by_cause.get(cause) or self.by_cause.get(status_class)
+        return given or (1 if is_permanent(cause) else self.max_attempts)
 
 
 class Read(Struct, frozen=True, tag=True):
@@ -128,18 +150,47 @@ def judge(answer: Response | Failure, attempt: int, *, retries: Retries, now: fl
         return Redirect(target) if target else Read()
     if answer.status in _REDIRECTS:
         return Redirect(target) if target else Dead("redirect without a location")
-    reason = f"HTTP {answer.status}"
-    if answer.status not in _TRANSIENT:
-        return Dead(reason)
-    pause_s = asked_pause_s(answer, attempt, retries=retries, now=now)
-    return retry(reason, attempt, retries=retries, draw=draw, pause_s=pause_s)
+    cause = str(answer.status)
+    pause_s = asked_pause_s(answer, retries=retries, now=now)
+    return retry(f"HTTP {cause}", attempt, cause, retries=retries, draw=draw, pause_s=pause_s)
 
 
-def retry(reason: str, attempt: int, *, retries: Retries, draw: float, pause_s: float = 0.0) -> Retry | Dead:
+def retry(
+    reason: str, attempt: int, cause: str, *, retries: Retries, draw: float, pause_s: float = 0.0
+) -> Retry | Dead:
     """Try again, after a backoff or `pause_s`, whichever is longer; Dead if this was the last attempt."""
-    if attempt >= retries.max_attempts:
+    if attempt >= retries.attempts(cause):
         return Dead(reason, pause_s)
     return Retry(reason, max(backoff_s(attempt, retries, draw), pause_s), pause_s)
+
+
+def is_cause(name: str) -> bool:
+    """Whether attempts can be counted by it: see the table above."""
+    return name in CAUSES or re.fullmatch("[1-9][0-9]{2}", name) is not None
+
+
+def is_permanent(cause: str) -> bool:
+    """Whether another attempt would bring the same, unless the user knows better."""
+    return cause in _PERMANENT or (cause.isdigit() and int(cause) not in _TRANSIENT)
+
+
+def sign_of(answer: Response | Failure) -> Sign:
+    """What an answer tells about its host; see the table above."""
+    if isinstance(answer, Failure):
+        cause = _cause_of(answer)
+        if cause in _UNANSWERED:
+            return "busy" if answer.busy else "failing"
+        return "fine" if cause in ("too_large", "decoding") else ""
+    if answer.status == 200:
+        return "fine"
+    if is_busy(answer):
+        return "busy"
+    return "failing" if answer.status in _UNREACHED else "fine"
+
+
+def is_busy(answer: Response) -> bool:
+    """Whether it says that the host is asked too often."""
+    return answer.status == 429 or (answer.status == 503 and answer.header("retry-after") is not None)
 
 
 def backoff_s(attempt: int, retries: Retries, draw: float) -> float:
@@ -151,18 +202,14 @@ def backoff_s(attempt: int, retries: Retries, draw: float) -> float:
     return max(draw, _LEAST_DRAW) * _doubled(retries.base_s, attempt, retries.cap_s)
 
 
-def asked_pause_s(answer: Response, attempt: int, *, retries: Retries, now: float) -> float:
+def asked_pause_s(answer: Response, *, retries: Retries, now: float) -> float:
     """How long a response asks its whole host to be left alone, in seconds; 0 if it does not.
 
-    429 and 503 do so by Retry-After (RFC 6585, section 4; RFC 9110, section 15.6.4). A 429 without a
-    usable one is about the host as well, and is met with a pause that grows by attempt.
+    429 and 503 do so by Retry-After (RFC 6585, section 4; RFC 9110, section 15.6.4).
     """
     if answer.status not in (429, 503):
         return 0.0
-    asked_s = retry_after_s(answer.header("retry-after") or "", now)
-    if asked_s is not None:
-        return min(asked_s, retries.max_retry_after_s)
-    return _doubled(retries.pause_s, attempt, retries.cap_s) if answer.status == 429 else 0.0
+    return min(retry_after_s(answer.header("retry-after") or "", now) or 0.0, retries.max_retry_after_s)
 
 
 def retry_after_s(value: str, now: float) -> float | None:
@@ -202,14 +249,15 @@ def follow(
 
 
 def _judge_failure(failure: Failure, attempt: int, retries: Retries, draw: float) -> Retry | Dead:
-    if failure.kind == "tls" and "certificate" in failure.detail.lower():
-        return Dead("TLS certificate")
-    reason = _REASONS[failure.kind]
-    if failure.kind in _PERMANENT:
-        return Dead(reason)
-    if failure.kind == "robots":
+    cause = _cause_of(failure)
+    if cause == "robots":
         retries = replace(retries, base_s=retries.pause_s)
-    return retry(reason, attempt, retries=retries, draw=draw, pause_s=failure.pause_s)
+    return retry(_REASONS[cause], attempt, cause, retries=retries, draw=draw, pause_s=failure.pause_s)
+
+
+def _cause_of(failure: Failure) -> str:
+    is_certificate = failure.kind == "tls" and "certificate" in failure.detail.lower()
+    return "certificate" if is_certificate else failure.kind
 
 
 def _doubled(base_s: float, attempt: int, cap_s: float) -> float:

@@ -16,7 +16,7 @@ from shoal.frontier import Frontier
 from shoal.intake import spelling_of
 from shoal.local import Job
 from shoal.log import visible
-from shoal.model import Item, PageRecord, Stats, WorkerRecord
+from shoal.model import HostRecord, Item, PageRecord, Stats, WorkerRecord
 from shoal.place import shown as place_shown
 from shoal.produce import Producer
 from shoal.progress import clock, counters, size
@@ -166,6 +166,33 @@ def _worker(worker: WorkerRecord) -> str:
         f"{told}, {worker.pages_per_s:,.1f} pages/s, {size(worker.bytes_in_flight)} in flight,"
         f" {worker.lag_s * 1000:,.0f} ms late, {worker.settle_s * 1000:,.0f} ms to store a batch"
     )
+
+
+def hosts(records: Iterable[HostRecord]) -> str:
+    """A table of hosts."""
+    return table(
+        {
+            "host": record.host,
+            "queued": f"{record.queued:,}",
+            "leased": f"{record.leased:,}",
+            "done": f"{record.done:,}",
+            "latency": f"{record.latency_s:.3f} s",
+            "delay": f"{record.delay_s:.3g} s",
+            "at once": record.at_once,
+            "trouble": _trouble(record),
+        }
+        for record in records
+    )
+
+
+def _trouble(host: HostRecord) -> str:
+    facts = [
+        count(host.failures, "failure") if host.failures else "",
+        f"{'given up' if host.given_up else 'paused'} until {_when(host.paused_until)}"
+        if host.paused_until
+        else "",
+    ]
+    return ", ".join(filter(None, facts))
 
 
 def added(producer: Producer) -> str:

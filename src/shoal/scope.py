@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Literal, Protocol, TypeAlias, get_args
 from urllib.parse import quote
@@ -10,6 +10,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from shoal.errors import ConfigError
+from shoal.model import Politeness
 from shoal.urls import Wildcard, host_key, normalize, path_query, respell_escapes
 
 Mode: TypeAlias = Literal["host", "domain", "any"]
@@ -119,6 +120,15 @@ def registrable_domain(key: str) -> str:
     """
     host = _without_port(key)
     return _public_suffixes().registrable_domain(host) or host
+
+
+def domain_key(url: str) -> str:
+    """The registrable domain of a normalized URL; hosts that have none keep to themselves, whatever port."""
+    return registrable_domain(host_key(url))
+
+
+HOST_KEYS: Mapping[Politeness, Callable[[str], str]] = {"host": host_key, "domain": domain_key}
+"""The host key of a normalized URL, by what politeness is about."""
 
 
 class _PublicSuffixes(Protocol):

@@ -18,9 +18,9 @@ from shoal.crawl import Crawl
 from shoal.fetch import Fetcher
 from shoal.gate import Gate
 from shoal.load import Load
-from shoal.model import Failure, Item, Lease, Link, Outcome, Response, State
+from shoal.model import Failure, Item, Lease, Link, Outcome, Response, Sign, State
 from shoal.parse import Page
-from shoal.policy import Dead, Read, Redirect, Retry, follow, judge, retry
+from shoal.policy import Dead, Read, Redirect, Retry, follow, judge, retry, sign_of
 from shoal.robots import Rules
 from shoal.traps import Sieve
 from shoal.urls import Wildcard, digest, normalize, path_query
@@ -76,6 +76,7 @@ class Visitor:
         if self._settings.obey_robots:
             rules = self._gate.known(url) or await self._read_rules(url)
             if isinstance(rules, Failure):
+                attempt.sign = sign_of(rules)
                 return attempt.end(self._judge_failure(rules, lease), rules.detail)
             attempt.crawl_delay_s = self._crawl_delay_s(rules)
             if not rules.allows(path_query(url)):
@@ -108,7 +109,7 @@ class Visitor:
         return judge(failure, lease.attempt, retries=self._retries, now=time.time(), draw=random.random())
 
     def _again(self, reason: str, lease: Lease) -> Retry | Dead:
-        return retry(reason, lease.attempt, retries=self._retries, draw=random.random())
+        return retry(reason, lease.attempt, "handler", retries=self._retries, draw=random.random())
 
     def _redirect(self, verdict: Redirect, answer: Response, attempt: Attempt) -> Outcome:
         """The target is a link of its own: scope, seen, robots.txt and politeness are asked about it too."""
@@ -184,10 +185,12 @@ class Attempt:
         self.size_bytes: int | None = None
         """Of the body; None if there was no answer."""
         self.digest: int | None = None
+        self.sign: Sign = ""
         self._status = 0
         self._elapsed_s = 0.0
 
     def answered(self, answer: Response | Failure) -> None:
+        self.sign = sign_of(answer)
         self._elapsed_s = answer.elapsed_s
         if isinstance(answer, Response):
             self._status = answer.status
@@ -242,6 +245,7 @@ class Attempt:
             elapsed_s=self._elapsed_s,
             age_s=time.monotonic() - self.started_at,
             crawl_delay_s=self.crawl_delay_s,
+            sign=self.sign,
             pause_s=pause_s,
             links=links,
             items=items,

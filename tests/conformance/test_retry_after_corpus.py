@@ -27,6 +27,6 @@ def test_the_pause_asked_for(case: dict) -> None:
     answer = Response("http://a.example/", case["status"], (("retry-after", case["value"]),), b"")
     capped = case.get("policy") == "cap"
     expected_s = 3600.0 if capped else case["delay_s"] or 0.0
-    assert asked_pause_s(answer, 1, retries=retries, now=NOW) == expected_s
+    assert asked_pause_s(answer, retries=retries, now=NOW) == expected_s
     if case["status"] in (429, 503) and not capped:
         assert retry_after_s(case["value"], NOW) == case["delay_s"]

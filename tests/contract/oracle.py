@@ -12,6 +12,8 @@ from math import inf, nextafter
 
 from msgspec.structs import replace
 
+from shoal import caution
+from shoal.caution import WELL, Caution
 from shoal.frontier.base import AT_ONCE
 from shoal.model import Grant, Lease, Limits, Link, Outcome, PageRecord, Stats
 from shoal.urls import fingerprint, host_key
@@ -57,10 +59,12 @@ class Page:
 @dataclass
 class Host:
     known: bool = False
-    """Something of it has been committed."""
+    """It has answered."""
     started_at: float = -inf
     paused_until: float = -inf
     crawl_delay_s: float = 0.0
+    latency_s: float = 0.0
+    caution: Caution = WELL
 
 
 class Oracle:
@@ -96,15 +100,26 @@ class Oracle:
     def delay_s(self, host):
         return max(self.limits.delay_s, self.hosts[host].crawl_delay_s)
 
+    def present_delay_s(self, name):
+        return max(self.delay_s(name), caution.delay_s(self.hosts[name].caution, self.limits))
+
     def due_at(self, name):
-        host, delay_s = self.hosts[name], self.delay_s(name)
+        host, delay_s = self.hosts[name], self.present_delay_s(name)
         return max(host.paused_until, host.started_at + delay_s if delay_s else -inf)
+
+    def at_once(self, name):
+        host = self.hosts[name]
+        alone = not host.known or self.delay_s(name) > 0
+        return 1 if alone else caution.at_once(host.caution, host.latency_s, self.limits)
 
     def has_room(self, name):
         leased, used = self.count("leased", name), self.count("leased", name) + self.count("done", name)
-        alone = not self.hosts[name].known or self.delay_s(name) > 0
         most = self.limits.max_pages_per_host
-        return leased < (1 if alone else self.limits.per_host) and (most is None or used < most)
+        return leased < self.at_once(name) and (most is None or used < most)
+
+    def is_given_up(self, name, now):
+        host = self.hosts[name]
+        return caution.is_given_up(host.caution, host.paused_until, now, self.limits)
 
     def ready_hosts(self, now):
         having_due = {page.host for page in self.having("queued") if page.is_due(now)}
@@ -223,6 +238,7 @@ class Oracle:
     def follow(self, grant: Grant, limit, seconds, *, worker, now):
         """Check that `grant` is a permitted answer to `lease`, and give the same leases."""
         self.take_back(now)
+        self.bury_given_up(now)
         assert len(grant.leases) <= limit
         for lease in grant.leases:
             page = self.pages[lease.link.url, lease.link.key]
@@ -237,6 +253,7 @@ class Oracle:
         assert token > self.token, "tokens grow"
         self.token = page.token = token
         page.state, page.fresh = "leased", False
+        self.start(page.host, now)
         page.worker, page.deadline, page.not_before = worker, now + seconds, None
         self.return_links(page.host, now)
         identity, attempt = fingerprint(page.link.url, page.link.key), page.attempts + 1
@@ -244,6 +261,21 @@ class Oracle:
 
     def take_back(self, now):
         self.lose([page for page in self.having("leased") if page.deadline < now], now)
+
+    def bury_given_up(self, now):
+        most = self.limits.max_pages_per_host
+        for name in self.hosts:
+            full = most is not None and self.count("done", name) >= most
+            while not full and self.is_given_up(name, now) and self.head(name, now) >= 0:
+                self.bury_queue(name, now)
+                self.return_links(name, now)
+
+    def bury_queue(self, name, now):
+        for page in self.having("queued", name):
+            if page.is_due(now):
+                page.state, page.finished_at, page.not_before = "dead", now, None
+                page.reason = caution.GIVEN_UP
+                page.error = caution.given_up_after(self.hosts[name].caution.failures)
 
     def lose(self, pages, now):
         for page in pages:
@@ -277,13 +309,25 @@ class Oracle:
         page.reason, page.error, page.status = outcome.reason, outcome.error, outcome.status
         page.not_before = now + outcome.retry_s if again and outcome.retry_s else None
         page.finished_at, page.attempts = None if again else now, page.attempts + 1
-        self.start(page.host, now - outcome.age_s)
-        host = self.hosts[page.host]
-        host.known = True
-        host.paused_until = max(host.paused_until, now + outcome.pause_s)
+        self.learn(page.host, outcome, now)
+        self.fetches, self.size_bytes = self.fetches + 1, self.size_bytes + outcome.size_bytes
+
+    def learn(self, name, outcome, now):
+        host, began, pause_s = self.hosts[name], now - outcome.age_s, outcome.pause_s
+        self.start(name, began)
+        if outcome.sign != "failing":
+            host.known = True
+            if outcome.elapsed_s:
+                before = host.latency_s
+                host.latency_s = 0.8 * before + 0.2 * outcome.elapsed_s if before else outcome.elapsed_s
         if outcome.crawl_delay_s is not None:
             host.crawl_delay_s = outcome.crawl_delay_s
-        self.fetches, self.size_bytes = self.fetches + 1, self.size_bytes + outcome.size_bytes
+        before = host.caution
+        host.caution = caution.learn(before, outcome.sign, began, now, self.limits)
+        if host.caution is not before and host.caution.failures:
+            pause_s = caution.pause_s(host.caution, outcome.sign, pause_s, self.limits)
+        if pause_s:
+            host.paused_until = max(host.paused_until, now + pause_s)
 
     def extend(self, tokens, seconds, *, now):
         for token in self.held().keys() & tokens:
@@ -327,12 +371,14 @@ class Oracle:
         self.producers[name] = now + seconds
         return self.space() > self.count("overflow")
 
-    def redrive(self, *, url=None, host=None, reason=None):
+    def redrive(self, *, now, url=None, host=None, reason=None):
         pages = [page for page in self.having("dead", host) if reason in (None, page.reason)]
         pages = [page for page in pages if url in (None, page.link.url)]
         for page in pages:
             page.state, page.finished_at, page.reason, page.error = "queued", None, "", ""
             page.attempts = page.losses = page.status = 0
+            if self.is_given_up(page.host, now):
+                self.hosts[page.host].caution, self.hosts[page.host].paused_until = WELL, -inf
         return len(pages)
 
     def forget(self, url, key="", *, now):

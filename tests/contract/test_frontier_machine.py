@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from math import inf
+from typing import get_args
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -22,7 +23,8 @@ from invariants import Observer, assert_items_once, assert_nothing_lost
 from msgspec.structs import replace
 from oracle import LOST, Oracle
 
-from shoal.model import Limits, Link, Outcome, PageRecord, Quota
+from shoal.caution import GIVEN_UP
+from shoal.model import Limits, Link, Outcome, PageRecord, Quota, Sign
 
 LATER = 4_000_000_000.0
 """Ahead of every real clock, by which verbs go that take no `now`."""
@@ -43,7 +45,8 @@ HOSTS = ("a.test", "b.test", "c.test", "c.test:8080")
 URLS = tuple(f"http://{host}/{page}" for host in HOSTS for page in range(4))
 WORKERS = ("ann", "bob", "eve")
 STORES = ("rows.jsonl", "rows.csv")
-REASONS = ("HTTP 503", "timeout")
+REASONS = ("HTTP 503", "timeout", GIVEN_UP)
+SIGNS = get_args(Sign)
 SHAPE, QUERIES = Quota("trap: shape", 7, 2), Quota("trap: queries", -8, 3)
 QUOTAS = ((SHAPE,), (QUERIES,), (SHAPE, QUERIES))
 
@@ -71,14 +74,17 @@ limits = st.builds(
     max_losses=st.sampled_from([1, 2, 5]),
     per_host=st.sampled_from([1, 2, 8]),
     delay_s=st.sampled_from([0.0, 0.0, 1.0, 2.5]),
+    adapt=st.sampled_from([True, True, False]),
+    host_pause_s=st.sampled_from([0.5, 2.5]),
+    host_give_up=st.sampled_from([0, 2, 8]),
 )
 positions = st.sampled_from([None, ("rows.jsonl", 100), ("rows.csv", 7), ("rows.csv", 9)])
 durations = st.sampled_from([0.5, 1.0, 2.5, 10.0, 60.0])
 
 
 @st.composite
-def outcomes(draw, lease, held_s):
-    """Any end of a lease that has been held for `held_s`."""
+def outcomes(draw, lease, held_s, signs):
+    """Any end of a lease that has been held for `held_s`, with one of these signs."""
     state = draw(st.sampled_from(["done", "done", "done", "dead", "skipped", "queued", "queued"]))
     rows = draw(st.integers(0, 2)) if state == "done" else 0
     return Outcome(
@@ -89,7 +95,8 @@ def outcomes(draw, lease, held_s):
         retry_s=draw(st.sampled_from([0.0, 0.5, 10.0])) if state == "queued" else 0.0,
         status=draw(st.sampled_from([0, 200, 503])),
         size_bytes=draw(st.sampled_from([0, 1000])),
-        elapsed_s=draw(st.sampled_from([0.0, 0.5])),
+        elapsed_s=draw(st.sampled_from([0.0, 0.5, 3.0])),
+        sign=draw(st.sampled_from(signs)),
         age_s=min(held_s, draw(st.sampled_from([0.0, 0.5, 2.5]))),
         crawl_delay_s=draw(st.sampled_from([None, None, 0.0, 1.0, 2.5])),
         pause_s=draw(st.sampled_from([0.0, 0.0, 0.0, 2.5])),
@@ -196,6 +203,14 @@ class Machine(RuleBasedStateMachine):
             self.now += data.draw(st.sampled_from([0.0, 0.5, 2.5]))
             self.commit_all(where, leases, data, None)
 
+    @rule(where=wheres, rounds=st.integers(2, 12), sign=st.sampled_from(SIGNS), data=st.data())
+    def weather(self, where, rounds, sign, data):
+        """All hosts are well, or in trouble, for a while."""
+        for _ in range(rounds):
+            leases = self.leased(where, 2, 60.0, "ann")
+            self.now += data.draw(st.sampled_from([0.0, 0.5, 10.0]))
+            self.commit_all(where, leases, data, None, (sign,))
+
     @rule(where=wheres, limit=st.integers(1, 4), lates=st.lists(st.sampled_from([0.0, 0.5]), max_size=4))
     def die(self, where, limit, lates):
         """Workers die with their leases; others ask at the deadline, or after it."""
@@ -204,9 +219,10 @@ class Machine(RuleBasedStateMachine):
             self.now += 2.5 + late
         self.leased(where, limit, 60.0, "bob")
 
-    def commit_all(self, where, leases, data, position):
+    def commit_all(self, where, leases, data, position, signs=SIGNS):
         crawl, frontier, oracle = self.at(where)
-        ends = [data.draw(outcomes(lease, self.now - crawl.granted[lease.token][1])) for lease in leases]
+        held_s = {lease.token: self.now - crawl.granted[lease.token][1] for lease in leases}
+        ends = [data.draw(outcomes(lease, held_s[lease.token], signs)) for lease in leases]
         lost = frontier.commit(ends, position=position, now=self.now)
         assert lost == oracle.commit(ends, position=position, now=self.now)
         if not lost:
@@ -299,7 +315,7 @@ class Machine(RuleBasedStateMachine):
     )
     def redrive(self, where, which):
         _, frontier, oracle = self.at(where)
-        assert frontier.redrive(**which, now=self.now) == oracle.redrive(**which)
+        assert frontier.redrive(**which, now=self.now) == oracle.redrive(**which, now=self.now)
 
     @rule(where=wheres, url=urls, key=keys)
     def forget(self, where, url, key):
@@ -330,6 +346,7 @@ class Machine(RuleBasedStateMachine):
             assert stats == expected
             assert crawl.frontiers[1].limits == crawl.oracle.limits
             assert crawl.frontiers[1].cuts() == crawl.oracle.cuts
+            assert_same_hosts(crawl.frontiers[0].hosts(limit=100), crawl.oracle)
         for (url, key), page in self.touched.oracle.pages.items():
             frontier, expected = self.touched.frontiers[1], page.record()
             if not frontier.remembers_done:
@@ -352,6 +369,16 @@ def forgetful(page):
     if page.state == "done":
         return PageRecord(url=page.url, state="done", host=page.host)
     return replace(page, parent="", added_at=page.added_at // 1)
+
+
+def assert_same_hosts(records, oracle):
+    """What they are allowed for the time being, to the last digit."""
+    found = {each.host: (each.delay_s, each.at_once, each.failures, each.latency_s) for each in records}
+    pauses = {each.host: each.paused_until for each in records}
+    for name, host in oracle.hosts.items():
+        expected = oracle.present_delay_s(name), oracle.at_once(name), host.caution.failures, host.latency_s
+        assert found[name] == expected, name
+        assert pauses[name] == (host.paused_until if host.paused_until > 0 else None)
 
 
 def assert_same(record, expected, forgotten, now):

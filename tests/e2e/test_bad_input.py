@@ -44,6 +44,12 @@ OPTIONS = {
     "max-pages-per-host": ([URL, "--max-pages-per-host", "0"], r"'--max-pages-per-host': 0 is not in"),
     "retries": ([URL, "--retries", "-1"], r"'--retries': -1 is not in the range x>=0"),
     "timeout": ([URL, "--timeout", "0"], r"'--timeout': 0\.0 is not in the range x>0"),
+    "retries without a number": ([URL, "--retry", "dns"], r"not a number of retries: 'dns'; write CAUSE=N"),
+    "retries of nothing known": (
+        [URL, "--retry", "rain=1"],
+        r"'rain' is no cause of retries: there are .*dns",
+    ),
+    "politeness of nothing known": ([URL, "--politeness", "ip"], r"'ip' is not one of 'host', 'domain'"),
     "no header": ([URL, "--header", "X-Key"], r"not a header: 'X-Key'; write 'NAME: VALUE'"),
     "bad header": ([URL, "--header", "X Key: 1"], r"the header 'X Key': '1' cannot be sent"),
     "bad header value": ([URL, "--header", "X-Key: 1\r\nB: 2"], r"the header 'X-Key': .* cannot be sent"),
@@ -177,6 +183,14 @@ SCRAPERS = {
     "no name": (
         f"import shoal\ncrawl = shoal.Crawl('', seeds=['{URL}'])\n",
         r"^a crawl needs a name \[a\.py:2: ",
+    ),
+    "politeness about nothing known": (
+        f"import shoal\ncrawl = {CRAWL}, politeness='ip')\n",
+        r"bad setting politeness='ip': it must be one of host, domain",
+    ),
+    "retries below 0": (
+        f"import shoal\ncrawl = {CRAWL}, retries_by={{'dns': -1}})\n",
+        r"the retries of 'dns' must be at least 0, not -1",
     ),
     "a header that cannot be sent": (
         f"import shoal\ncrawl = {CRAWL}, headers={{'X-Key': 'a\\nb'}})\n",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.model import Failure, FailureKind, Response
+from shoal.model import Failure, FailureKind, Response, Sign
 from shoal.policy import (
     Dead,
     Hop,
@@ -18,12 +18,13 @@ from shoal.policy import (
     Retries,
     Retry,
     Verdict,
-    asked_pause_s,
     backoff_s,
     follow,
+    is_cause,
     judge,
     retry,
     retry_after_s,
+    sign_of,
 )
 
 NOW = 1_796_126_400.0  # Tue, 01 Dec 2026 12:00:00 GMT
@@ -120,17 +121,11 @@ def test_retry_after_holds_though_the_page_is_given_up() -> None:
     assert _judge(_response(429, retry_after="9"), attempt=4) == Dead("HTTP 429", 9.0)
 
 
-@pytest.mark.parametrize("headers", [{}, {"retry_after": "soon"}])
-def test_429_without_a_time_pauses_the_host_longer_each_time(headers: dict[str, str]) -> None:
-    """5 s, 10 s, 20 s by default, up to the cap of all backoffs."""
-    verdicts = [_judge(_response(429, **headers), attempt) for attempt in (1, 2, 3, 4)]
-    assert verdicts == [
-        Retry("HTTP 429", 5.0, 5.0),
-        Retry("HTTP 429", 10.0, 10.0),
-        Retry("HTTP 429", 20.0, 20.0),
-        Dead("HTTP 429", 40.0),
-    ]
-    assert asked_pause_s(_response(429), 99, retries=RETRIES, now=NOW) == RETRIES.cap_s
+@pytest.mark.parametrize("headers", [{}, {"retry_after": "soon"}, {"retry_after": "0"}])
+def test_429_without_a_time_asks_for_no_pause(headers: dict[str, str]) -> None:
+    """How long its host is left alone then depends on how it was before: see the tests of caution."""
+    assert _judge(_response(429, **headers), attempt=2) == Retry("HTTP 429", 1.0, 0.0)
+    assert _judge(_response(429, **headers), attempt=4) == Dead("HTTP 429", 0.0)
 
 
 # --- failures ---------------------------------------------------------------------------------
@@ -212,10 +207,8 @@ def test_a_backoff_is_between_nothing_and_its_upper_end(attempt: int, draw: floa
 
 @given(ATTEMPTS, DRAWS, ANY_RETRIES)
 def test_a_later_attempt_never_waits_less(attempt: int, draw: float, retries: Retries) -> None:
-    """With the same draw, backoffs and pauses only grow."""
+    """With the same draw, backoffs only grow."""
     assert backoff_s(attempt, retries, draw) <= backoff_s(attempt + 1, retries, draw) <= retries.cap_s
-    pauses_s = [asked_pause_s(_response(429), n, retries=retries, now=NOW) for n in (attempt, attempt + 1)]
-    assert pauses_s == sorted(pauses_s)
 
 
 @given(st.integers(-10, 1000), st.text(), st.text(), ATTEMPTS, ANY_RETRIES, DRAWS)
@@ -235,10 +228,66 @@ def test_every_response_gets_a_verdict(
 
 def test_retry_counts_attempts() -> None:
     """Any reason will do: the last attempt is dead, those before wait for a backoff or the pause."""
-    assert retry("handler raised", 1, retries=RETRIES, draw=0.5) == Retry("handler raised", 0.5)
-    assert retry("busy", 1, retries=RETRIES, draw=0.5, pause_s=3.0) == Retry("busy", 3.0, 3.0)
-    assert retry("handler raised", 4, retries=RETRIES, draw=0.5) == Dead("handler raised")
-    assert retry("handler raised", 1, retries=Retries(max_attempts=1), draw=0.5) == Dead("handler raised")
+    reason, once = "handler raised", Retries(max_attempts=1)
+    assert retry(reason, 1, "handler", retries=RETRIES, draw=0.5) == Retry(reason, 0.5)
+    assert retry(reason, 1, "handler", retries=RETRIES, draw=0.5, pause_s=3.0) == Retry(reason, 3.0, 3.0)
+    assert retry(reason, 4, "handler", retries=RETRIES, draw=0.5) == Dead(reason)
+    assert retry(reason, 1, "handler", retries=once, draw=0.5) == Dead(reason)
+
+
+BY_CAUSE = {"dns": 1, "404": 3, "5xx": 2, "503": 6, "certificate": 2, "too_large": 2}
+
+
+@pytest.mark.parametrize(
+    ("answer", "attempts"),
+    [
+        (Failure("dns", ""), 1),
+        (Failure("refused", ""), 4),
+        (Failure("tls", "certificate has expired"), 2),
+        (Failure("tls", "wrong version number"), 4),
+        (Failure("too_large", ""), 2),
+        (Failure("decoding", ""), 1),
+        (_response(404), 3),
+        (_response(410), 1),
+        (_response(500), 2),
+        (_response(501), 2),
+        (_response(503), 6),
+        (_response(429), 4),
+    ],
+)
+def test_attempts_can_be_set_for_each_cause(answer: Response | Failure, attempts: int) -> None:
+    """By its name, its status or the class of that; the more exact one counts; all others stay."""
+    retries = Retries(by_cause=BY_CAUSE)
+
+    def verdict(attempt: int) -> Verdict:
+        return judge(answer, attempt, retries=retries, now=NOW, draw=0.5)
+
+    tried_again = [isinstance(verdict(attempt), Retry) for attempt in range(1, 8)]
+    assert tried_again == [attempt < attempts for attempt in range(1, 8)]
+
+
+def test_the_names_of_causes() -> None:
+    """All kinds of failures, what handlers raise, statuses and their classes; nothing else."""
+    assert all(map(is_cause, [*get_args(FailureKind), "certificate", "handler", "404", "999", "4xx", "5xx"]))
+    assert not any(map(is_cause, ["", "DNS", "2xx", "04", "1000", "http 500"]))
+
+
+SIGNS: list[tuple[Sign, list[Response | Failure]]] = [
+    ("fine", [_response(status) for status in (200, 204, 301, 304, 404, 403, 408, 425, 500, 501, 507)]),
+    ("fine", [Failure(kind, "") for kind in ("too_large", "decoding")]),
+    ("busy", [_response(429), _response(429, retry_after="5"), _response(503, retry_after="soon")]),
+    ("busy", [Failure("robots", "", busy=True)]),
+    ("failing", [_response(status) for status in (502, 503, 504, 520, 522, 524)]),
+    ("failing", [Failure(kind, "") for kind in ("dns", "refused", "reset", "timeout", "protocol", "robots")]),
+    ("failing", [Failure("tls", "handshake failure")]),
+    ("", [Failure("tls", "certificate has expired"), Failure("truncated", ""), Failure("blocked", "")]),
+]
+
+
+@pytest.mark.parametrize(("sign", "answers"), SIGNS)
+def test_what_an_answer_tells_about_its_host(sign: Sign, answers: list[Response | Failure]) -> None:
+    """Whether it is well, asked too often, or in trouble; of some answers nothing follows."""
+    assert {sign_of(answer) for answer in answers} == {sign}
 
 
 # --- Retry-After --------------------------------------------------------------------------------

@@ -10,6 +10,7 @@
     leased  --commit queued-->     queued     (another attempt, not before its time)
     leased  --release-->           queued     (as if it had never been leased)
     leased  --the deadline passes, or reap-->  queued; dead after `max_losses` such losses
+    queued  --lease, if its host was given up-->  dead
     dead    --redrive-->           queued     (attempts start again)
     any but leased  --forget-->    unknown
 
@@ -80,14 +81,16 @@ class Frontier(ABC):
         """Take up to `limit` links that may be fetched now, for `seconds`, in the name of `worker`.
 
         First, leases whose deadline has passed are taken back; at the deadline itself the holder still
-        owns the lease. Then the heads of all ready hosts compete: higher priority first, among equals
-        the host that has waited longest. Within a host: higher priority first, then first-in first-out;
-        a link that comes back goes before those of its priority that have never been leased.
+        owns the lease. Links of hosts that were given up become dead letters, many at a time. Then the
+        heads of all ready hosts compete: higher priority first, among equals the host that has waited
+        longest. Within a host: higher priority first, then first-in first-out; a link that comes back goes
+        before those of its priority that have never been leased.
 
         A host is ready if it has a queued link whose time has come, is not paused, and its limits allow:
 
-        - fewer than `per_host` of its links are leased; one at a time if it has a delay, and
-          also until its first commit (which tells its crawl delay);
+        - fewer of its links are leased than its caution (`shoal.caution`) allows, `per_host` if it is well;
+          one at a time if it has a delay of `Limits` or of robots.txt, and also until it has answered once
+          (which tells its crawl delay);
         - its delay has passed since the start of its last fetch;
         - done + leased is below `max_pages_per_host`.
 
@@ -116,8 +119,10 @@ class Frontier(ABC):
         priority as there is room for, at least one and at most AT_ONCE. So every host goes on giving its
         best links, whatever the queue is full of.
         The host's clock: the next fetch not before the start of this one (now - age_s) + delay, nor
-        before now + pause_s. The delay is the larger of `Limits.delay_s` and the last crawl_delay_s told.
-        A lease that ends without a commit counts as a fetch that started at its end.
+        before now + pause_s. The delay is the largest of `Limits.delay_s`, the last crawl_delay_s told (of
+        a domain: the longest) and that of its caution, which the sign of each outcome moves, as it may
+        lengthen the pause. A host with `host_give_up` troubles in a row is given up until its pause is over.
+        A lease that ends without a commit counts as a fetch that started at its end, and tells nothing.
         """
 
     @abstractmethod
@@ -232,7 +237,10 @@ class Frontier(ABC):
         reason: str | None = None,
         now: float | None = None,
     ) -> int:
-        """Queue dead letters again, with fresh attempts; returns how many. Without arguments: all."""
+        """Queue dead letters again, with fresh attempts; returns how many. Without arguments: all.
+
+        If their hosts were given up, these get another chance.
+        """
 
     @abstractmethod
     def skipped(

@@ -21,6 +21,7 @@ from shoal.errors import ConfigError, FrontierError, FrontierUnavailable
 from shoal.frontier.base import Frontier, check_priority, worker_records
 from shoal.frontier.redis_server import Bell, Server, escaped
 from shoal.frontier.redis_values import (
+    HostKey,
     StoredLink,
     StoredPlace,
     ended_state,
@@ -57,7 +58,8 @@ from shoal.model import (
     WorkerRecord,
 )
 from shoal.place import shown
-from shoal.urls import fingerprint, host_key
+from shoal.scope import HOST_KEYS
+from shoal.urls import fingerprint
 
 SCHEMA_VERSION = 1
 CHUNK = 200  # of a list that is worked through in steps: each blocks Redis for 2 or 3 ms
@@ -105,6 +107,7 @@ class RedisFrontier(Frontier):
         self._in_doubt = False  # whether Redis may hold other leases for us than these
         self._full = False
         self._positions: dict[str, int] = {}  # as they were read last
+        self._host_key: HostKey | None = None  # not looked up yet
         try:
             self._server.check()
             self._check_crawl(create)
@@ -127,7 +130,8 @@ class RedisFrontier(Frontier):
     # --- what a worker needs -------------------------------------------------------------
 
     def add(self, links: Iterable[Link], *, now: float | None = None) -> int:
-        packed = [pack_found_link(link) for link in links]
+        host_key = self._key_of_hosts()
+        packed = [pack_found_link(link, host_key) for link in links]
         return sum(int(self._call("add", chunk, [], now=now)) for chunk in _chunks(packed))
 
     def lease(self, limit: int, seconds: float, *, worker: str, now: float | None = None) -> Grant:
@@ -166,8 +170,11 @@ class RedisFrontier(Frontier):
         for link in (link for outcome in outcomes for link in outcome.links):
             found.setdefault((fingerprint(link.url, link.key), link.depth), link)
         packed = [pack_outcome(outcome) for outcome in outcomes]
+        host_key = self._key_of_hosts()
         while True:
-            new = [pack_found_link(link) for (mark, _), link in found.items() if mark not in self._seen]
+            new = [
+                pack_found_link(link, host_key) for (mark, _), link in found.items() if mark not in self._seen
+            ]
             answer, *rest = self._send_commit(packed, new, position, now)
             if answer == b"epoch":
                 self._keep_up(rest[0].decode())
@@ -259,11 +266,11 @@ class RedisFrontier(Frontier):
         """Take what other programs have pushed, or a part of it. Another worker may do the same just now."""
         with self._server.translated():
             entries = self._redis.lrange(self._key("inbox"), -CHUNK, -1)[::-1]
-        spelling = spelling_of(self.describe())
+        spelling, host_key = spelling_of(self.describe()), self._key_of_hosts()
         links, rejects = [], []
         for number, entry in enumerate(entries):
             try:
-                links.append(pack_link(read_link(entry, spelling)))
+                links.append(pack_link(read_link(entry, spelling), host_key))
             except ValueError as error:
                 text = entry[:MOST_REJECT_BYTES].decode(errors="backslashreplace")
                 rejects.append((number, f"{error}: {text}"))
@@ -284,7 +291,14 @@ class RedisFrontier(Frontier):
         packed = self._get("limits")
         return msgspec.msgpack.decode(packed, type=Limits) if packed else Limits()
 
+    def _key_of_hosts(self) -> HostKey:
+        """What gives a URL its host key. Looked up once: it stays as it is while the crawl has links."""
+        if self._host_key is None:
+            self._host_key = HOST_KEYS[self.limits.politeness]
+        return self._host_key
+
     def configure(self, limits: Limits) -> None:
+        self._host_key = HOST_KEYS[limits.politeness]
         if limits == self.limits and not self._get("unsettled"):
             return
         given = {name: value for name, value in msgspec.structs.asdict(limits).items() if value is not None}
@@ -323,6 +337,7 @@ class RedisFrontier(Frontier):
         """Not in one step: it goes through the keys. Tokens go on growing, so old leases stay refused."""
         crawl = self._key("crawl")
         self._positions.clear()
+        self._host_key = None
         with self._server.translated():
             self._redis.hset(crawl, "paused", 1)
             self._redis.unlink(self._key("leases"), self._key("deadlines"))
@@ -344,34 +359,35 @@ class RedisFrontier(Frontier):
 
     def _find(self, url: str, key: str) -> PageRecord | None:
         """What is known of it; "done" if only its queue can say whether it is queued."""
-        reply = self._call("find", *place_of(url, key))
+        place = place_of(url, key, self._key_of_hosts())
+        reply = self._call("find", *place)
         if not reply:
             return None
         state, *known = reply
         if state == b"seen":
-            return PageRecord(url=url, state="done", host=host_key(url))
+            return PageRecord(url=url, state="done", host=place[1])
         if state == b"leased":
             priority, link, worker, deadline = known
-            record = stored_record(url, "leased", priority, msgspec.msgpack.decode(link, type=StoredLink))
+            stored = msgspec.msgpack.decode(link, type=StoredLink)
+            record = stored_record(url, place[1], "leased", priority, stored)
             return replace(record, worker=worker.decode(), deadline=float(deadline))
         return read_record(state.decode(), *known)
 
     def _find_queued(self, url: str, key: str) -> PageRecord | None:
         """Look through the queues of its host, part by part."""
-        _, host, short, _ = place_of(url, key)
+        _, host, short, _ = place_of(url, key, self._key_of_hosts())
         for priority, (kind, state) in product(reversed(PRIORITIES), _WAITING.items()):
             for packed in self._from_tail(self._key(f"{kind}:{priority}:{host}")):
                 if short.encode() in packed:
                     link = msgspec.msgpack.decode(packed, type=StoredLink)
                     if (link.place, link.key or "") == (short, key):
-                        return stored_record(url, state, priority, link)
+                        return stored_record(url, host, state, priority, link)
         with self._server.translated():
             for packed, due_at in self._redis.zscan_iter(self._key("delayed"), count=CHUNK):
                 place = read_place(packed)
                 if (place.host, place.link.place, place.link.key or "") == (host, short, key):
-                    return replace(
-                        stored_record(url, "queued", place.priority, place.link), not_before=due_at
-                    )
+                    record = stored_record(url, host, "queued", place.priority, place.link)
+                    return replace(record, not_before=due_at)
         return None
 
     def _from_tail(self, queue: str) -> Iterator[bytes]:
@@ -417,11 +433,12 @@ class RedisFrontier(Frontier):
         return sum(int(self._call("redrive", chunk, now=now)) for chunk in _chunks(found))
 
     def forget(self, url: str, key: str = "") -> bool:
-        return bool(self._call("forget", *place_of(url, key)))
+        return bool(self._call("forget", *place_of(url, key, self._key_of_hosts())))
 
     def set_priority(self, url: str, priority: int, key: str = "") -> bool:
         check_priority(priority, url)
-        return bool(self._call("set_priority", *place_of(url, key), priority))
+        place = place_of(url, key, self._key_of_hosts())
+        return bool(self._call("set_priority", *place, priority))
 
     def hosts(self, *, limit: int = 20) -> list[HostRecord]:
         limits = self.limits
@@ -507,8 +524,9 @@ class RedisFrontier(Frontier):
                 self._redis.hset(self._key("positions"), mapping=dict(crawl.positions))
         for some_hosts in chunked(hosts, CHUNK):
             self._call("load", [pack_host_state(state) for state in some_hosts], [])
+        host_key = self._key_of_hosts()
         for some_pages in chunked(pages, CHUNK):
-            self._call("load", [], [pack_page_state(state) for state in some_pages])
+            self._call("load", [], [pack_page_state(state, host_key) for state in some_pages])
         if not crawl.paused:
             self.resume()
 

@@ -303,6 +303,8 @@ def escaped(text: str) -> str:
 def _script(verb: str) -> tuple[str, str]:
     """Source and SHA-1 of a verb."""
     folder = files("shoal.frontier").joinpath("lua")
-    shared = ("lib", "tickets") if verb.startswith("ticket_") else ("lib",)
+    shared = {"ticket": ("lib", "tickets"), "commit": ("lib", "caution")}.get(
+        verb.partition("_")[0], ("lib",)
+    )
     source = "".join(folder.joinpath(f"{name}.lua").read_text() for name in (*shared, verb))
     return source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()

@@ -25,7 +25,8 @@ class RedisTickets(Tickets):
         self._pace = msgspec.msgpack.encode((pace.queued_s, pace.running_s, pace.most))
 
     def add(self, links: Iterable[Link], *, now: float | None = None) -> tuple[int, list[Ticket]]:
-        new, minted = self._call("add", [pack_link(link) for link in links], now=now)
+        host_key = self._frontier._key_of_hosts()
+        new, minted = self._call("add", [pack_link(link, host_key) for link in links], now=now)
         return new, _tickets(minted)
 
     def mint(self, *, now: float | None = None) -> list[Ticket]:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Callable
 
+import msgspec
+from msgspec.structs import astuple
+
+from shoal import caution
+from shoal.caution import WELL, Caution
 from shoal.frontier.base import check_priority
 from shoal.frontier.snapshot import HostState, PageState
 from shoal.model import HostRecord, Lease, Limits, Link, Outcome, PageRecord, State
-from shoal.urls import fingerprint, host_key
+from shoal.urls import fingerprint
+
+HostKey = Callable[[str], str]
+"""The host key of a normalized URL: see `shoal.scope.HOST_KEYS`."""
 
 NEVER = -1e18  # a host from which nothing has been fetched
 
@@ -75,6 +83,7 @@ class StoredHost(msgspec.Struct, array_like=True):
     due_at: float
     turn: int
     held: int
+    caution: Caution | None = None
 
 
 def _short(url: str, host: str) -> str:
@@ -94,16 +103,16 @@ def _url(host: str, place: str) -> str:
     return f"https://{host}{place[1:]}" if place.startswith("s/") else place
 
 
-def place_of(url: str, key: str) -> tuple[str, str, str, str]:
+def place_of(url: str, key: str, host_key: HostKey) -> tuple[str, str, str, str]:
     """How scripts are told of a URL: fingerprint, host, short URL, key."""
     host = host_key(url)
     return str(fingerprint(url, key)), host, _short(url, host), key
 
 
-def pack_link(link: Link) -> tuple[object, ...]:
+def pack_link(link: Link, host_key: HostKey) -> tuple[object, ...]:
     """A new link for `add` in lib.lua."""
     check_priority(link.priority, link.url)
-    mark, host, short, key = place_of(link.url, link.key)
+    mark, host, short, key = place_of(link.url, link.key, host_key)
     packed: tuple[object, ...] = (mark, host, link.priority, link.depth, link.delay_s, short)
     if key or link.via or link.meta:
         more = {"via": link.via, "cookie": link.cookie, "meta": link.meta}
@@ -111,9 +120,9 @@ def pack_link(link: Link) -> tuple[object, ...]:
     return packed
 
 
-def pack_found_link(link: Link) -> tuple[object, ...]:
+def pack_found_link(link: Link, host_key: HostKey) -> tuple[object, ...]:
     """As `pack_link`, with what traps say of it."""
-    packed = pack_link(link)
+    packed = pack_link(link, host_key)
     if not (link.trap or link.quotas):
         return packed
     quotas = [(quota.rule, str(quota.shape), quota.most) for quota in link.quotas]
@@ -134,6 +143,7 @@ def pack_outcome(outcome: Outcome) -> tuple[object, ...]:
         outcome.elapsed_s,
         outcome.size_bytes,
         -1 if asked_s is None else asked_s,
+        outcome.sign,
         outcome.pause_s,
         len(outcome.items),
     )
@@ -172,12 +182,12 @@ def read_record(state: State, packed: bytes) -> PageRecord:
     )
 
 
-def stored_record(url: str, state: State, priority: int, link: StoredLink) -> PageRecord:
+def stored_record(url: str, host: str, state: State, priority: int, link: StoredLink) -> PageRecord:
     """What a LINK says of a page that is queued or leased."""
     return PageRecord(
         url=url,
         state=state,
-        host=host_key(url),
+        host=host,
         priority=priority,
         depth=link.depth,
         attempts=link.attempts,
@@ -192,15 +202,20 @@ def stored_record(url: str, state: State, priority: int, link: StoredLink) -> Pa
 def read_host(name: str, packed: bytes, limits: Limits, now: float) -> HostRecord:
     """A HOST."""
     host = msgspec.msgpack.decode(packed, type=StoredHost)
+    known, delay_s = host.caution or WELL, max(limits.delay_s, host.crawl_delay_s)
+    alone = not host.known or delay_s > 0
     return HostRecord(
         host=name,
         queued=host.queued,
         leased=host.leased,
         done=host.done,
-        delay_s=max(limits.delay_s, host.crawl_delay_s),
+        delay_s=max(delay_s, caution.delay_s(known, limits)),
         due_at=host.due_at if host.due_at > now else None,
         paused_until=host.paused_until if host.paused_until > now else None,
         latency_s=host.latency_s,
+        at_once=1 if alone else caution.at_once(known, host.latency_s, limits),
+        failures=known.failures,
+        given_up=caution.is_given_up(known, host.paused_until, now, limits),
     )
 
 
@@ -223,6 +238,7 @@ def host_state(name: str, packed: bytes) -> HostState:
         started_at=host.started_at if host.started_at > NEVER else None,
         paused_until=host.paused_until,
         latency_s=host.latency_s,
+        caution=host.caution,
     )
 
 
@@ -236,6 +252,7 @@ def pack_host_state(state: HostState) -> tuple[object, ...]:
         NEVER if state.started_at is None else state.started_at,
         state.paused_until,
         state.latency_s,
+        *([] if state.caution is None else [astuple(state.caution)]),
     )
 
 
@@ -276,11 +293,11 @@ def ended_state(state: State, packed: bytes) -> PageState:
     )
 
 
-def pack_page_state(page: PageState) -> tuple[object, ...]:
+def pack_page_state(page: PageState, host_key: HostKey) -> tuple[object, ...]:
     """A page for load.lua."""
     if page.link is None or page.state == "done":
         return (str(page.fingerprint),)
-    _, host, _, _, _, short, *more = pack_link(page.link)
+    _, host, _, _, _, short, *more = pack_link(page.link, host_key)
     stored = [short, page.link.depth, page.attempts, page.losses, int(page.added_at), *more]
     if page.state == "queued" and page.reason:
         stored.extend(["", ""][len(more) :])

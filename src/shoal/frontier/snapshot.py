@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from shoal.caution import Caution
 from shoal.model import Limits, Link, State
 
 Value = TypeVar("Value")
@@ -36,6 +37,8 @@ class HostState(Struct, frozen=True):
     started_at: float | None
     paused_until: float
     latency_s: float
+    caution: Caution | None = None
+    """None: it is well."""
 
 
 class PageState(Struct, frozen=True):

@@ -42,7 +42,8 @@ from shoal.model import (
     Stats,
     WorkerRecord,
 )
-from shoal.urls import fingerprint, host_key
+from shoal.scope import HOST_KEYS
+from shoal.urls import fingerprint
 
 POLL_S = 0.02  # how often an idle worker looks whether another process has written: 7 us a look
 CHUNK = 500  # items read at once
@@ -124,6 +125,7 @@ class SqliteFrontier(Frontier):
         with self._step(now) as step:
             step.take_back("deadline < ?", step.now)
             step.promote()
+            step.bury_given_up()
             leases = step.lease(limit, seconds, worker)
             finished = step.finished()
             more = len(leases) == limit and step.crawl.ready_hosts > 0 and step.crawl.room(step.limits) > 0
@@ -263,7 +265,7 @@ class SqliteFrontier(Frontier):
     def why(self, url: str, key: str = "") -> PageRecord | None:
         found = self._records("p.crawl = ? AND p.fingerprint = ?", (self._id, fingerprint(url, key)))
         if found and not found[0].url:  # it came from a back end that keeps no more than that it is done
-            return replace(found[0], url=url, host=host_key(url))
+            return replace(found[0], url=url, host=HOST_KEYS[self.limits.politeness](url))
         return found[0] if found else None
 
     def dead(

@@ -52,12 +52,15 @@ CREATE TABLE hosts (
     paused_until  REAL NOT NULL DEFAULT 0,
     latency_s     REAL NOT NULL DEFAULT 0,
     head          INTEGER NOT NULL DEFAULT -1,   -- priority of the next link; -1: none whose time has come
-    due_at        REAL,                          -- 0: ready; later: waits until then; NULL: nothing to give
+    due_at        REAL,                          -- 0: ready; later: waits until then; -1: given up, with links
+                                                 -- to be buried; NULL: nothing to give
     turn          INTEGER NOT NULL,              -- the lower, the longer it has waited
+    troubles      TEXT,                          -- JSON: shoal.caution.Caution; NULL: it is well
     UNIQUE (crawl, host)
 );
 CREATE INDEX ready_hosts ON hosts (crawl, head DESC, turn) WHERE due_at = 0;
 CREATE INDEX waiting_hosts ON hosts (crawl, due_at) WHERE due_at > 0;
+CREATE INDEX given_up_hosts ON hosts (crawl) WHERE due_at < 0;
 
 CREATE TABLE pages (
     id            INTEGER PRIMARY KEY,           -- order of arrival

@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
+from shoal.caution import Caution
 from shoal.frontier.snapshot import CrawlState, HostState, PageState
 from shoal.frontier.sqlite_step import Step, marks, pack_extra, read_link
 from shoal.model import Link
-from shoal.urls import host_key
+from shoal.scope import HOST_KEYS
 
 _PAGE = (
     "crawl",
@@ -72,6 +73,8 @@ def load_hosts(step: Step, hosts: Iterable[HostState]) -> None:
         host.started_at = state.started_at
         host.paused_until = state.paused_until
         host.latency_s = state.latency_s
+        if state.caution is not None:
+            host.caution = state.caution
 
 
 def load_pages(step: Step, pages: Iterable[PageState]) -> None:
@@ -84,7 +87,7 @@ def load_pages(step: Step, pages: Iterable[PageState]) -> None:
 
 def _loaded_page(step: Step, page: PageState) -> tuple[Any, ...]:
     link = page.link or Link(url="")
-    host = step.host_named(host_key(link.url)) if page.link else None
+    host = step.host_named(HOST_KEYS[step.limits.politeness](link.url)) if page.link else None
     state = page.state
     if page.state == "queued" and host is not None:
         delayed, retrying = page.not_before is not None, page.attempts > 0
@@ -124,6 +127,7 @@ def dumped_host(row: sqlite3.Row) -> HostState:
         started_at=row["started_at"],
         paused_until=row["paused_until"],
         latency_s=row["latency_s"],
+        caution=None if row["troubles"] is None else msgspec.json.decode(row["troubles"], type=Caution),
     )
 
 

@@ -9,7 +9,11 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
 
-from shoal.model import Limits, Stats
+import msgspec
+
+from shoal import caution
+from shoal.caution import WELL, Caution
+from shoal.model import Limits, Outcome, Stats
 
 TOKENS_PER_S = 10_000
 
@@ -130,13 +134,37 @@ class HostRow:
     head: int = -1
     due_at: float | None = None
     turn: int = 0
+    troubles: str | None = None
     loaded: tuple[Any, ...] = ()
     """The columns as the file has them."""
     counted: tuple[bool, int] = (False, 0)
     """What the crawl's counters hold of it: whether it is ready, how many are held."""
 
+    @property
+    def caution(self) -> Caution:
+        """What is remembered of its troubles."""
+        return WELL if self.troubles is None else msgspec.json.decode(self.troubles, type=Caution)
+
+    @caution.setter
+    def caution(self, value: Caution) -> None:
+        self.troubles = None if value is WELL else msgspec.json.encode(value).decode()
+
     def delay_s(self, limits: Limits) -> float:
+        """As configured, or as robots.txt asks for."""
         return max(limits.delay_s, self.crawl_delay_s)
+
+    def present_delay_s(self, limits: Limits) -> float:
+        """The same, longer after trouble."""
+        return max(self.delay_s(limits), caution.delay_s(self.caution, limits))
+
+    def at_once(self, limits: Limits) -> int:
+        """How many of its links may be leased at once."""
+        if not self.known or self.delay_s(limits) > 0:
+            return 1
+        return caution.at_once(self.caution, self.latency_s, limits)
+
+    def given_up(self, limits: Limits, now: float) -> bool:
+        return caution.is_given_up(self.caution, self.paused_until, now, limits)
 
     def full(self, limits: Limits) -> bool:
         """Whether it has had all the pages that it may have."""
@@ -148,17 +176,20 @@ class HostRow:
 
     def room(self, limits: Limits) -> int:
         """How many more of its links may be leased at once."""
-        alone = not self.known or self.delay_s(limits) > 0
-        room = (1 if alone else limits.per_host) - self.leased
+        room = self.at_once(limits) - self.leased
         if limits.max_pages_per_host is not None:
             room = min(room, limits.max_pages_per_host - self.done - self.leased)
         return room
 
     def due(self, limits: Limits, now: float) -> float | None:
-        """0: may be leased from now; later: may be then; None: not by time alone."""
-        if self.head < 0 or self.room(limits) <= 0:
+        """0: may be leased from now; later: may be then; -1: given up; None: not by time alone."""
+        if self.head < 0 or self.full(limits):
             return None
-        at, delay_s = self.paused_until, self.delay_s(limits)
+        if self.given_up(limits, now):
+            return -1.0
+        if self.room(limits) <= 0:
+            return None
+        at, delay_s = self.paused_until, self.present_delay_s(limits)
         if delay_s > 0 and self.started_at is not None:
             at = max(at, self.started_at + delay_s)
         return at if at > now else 0.0
@@ -166,7 +197,38 @@ class HostRow:
     def started(self, at: float) -> None:
         self.started_at = at if self.started_at is None else max(self.started_at, at)
 
-    def took(self, elapsed_s: float) -> None:
+    def learn(self, outcome: Outcome, now: float, limits: Limits) -> None:
+        """What the end of an attempt tells about the host."""
+        began = now - outcome.age_s
+        self.started(began)
+        answered = outcome.sign != "failing"
+        if answered:
+            self.known = 1
+        if answered and outcome.elapsed_s > 0:
+            self._took(outcome.elapsed_s)
+        if outcome.crawl_delay_s is not None:
+            self._told(outcome.crawl_delay_s, limits)
+        before = self.caution
+        after = caution.learn(before, outcome.sign, began, now, limits)
+        pause_s = outcome.pause_s
+        if after is not before:
+            self.caution = after
+            if after.failures:
+                pause_s = caution.pause_s(after, outcome.sign, pause_s, limits)
+        if pause_s > 0:
+            self.paused_until = max(self.paused_until, now + pause_s)
+
+    def revive(self) -> None:
+        """Give it another chance."""
+        self.caution = WELL
+        self.paused_until = 0.0
+
+    def _told(self, crawl_delay_s: float, limits: Limits) -> None:
+        """The last one told counts; of a domain, whose hosts may differ, the longest."""
+        among = limits.politeness == "domain"
+        self.crawl_delay_s = max(self.crawl_delay_s, crawl_delay_s) if among else crawl_delay_s
+
+    def _took(self, elapsed_s: float) -> None:
         """Move the average latency."""
         self.latency_s = 0.8 * self.latency_s + 0.2 * elapsed_s if self.latency_s else elapsed_s
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from shoal.caution import GIVEN_UP, given_up_after
 from shoal.errors import FrontierError
 from shoal.frontier.base import AT_ONCE, check_priority
 from shoal.frontier.seen import SeenCache
@@ -27,9 +28,11 @@ from shoal.frontier.sqlite_rows import (
     host_values,
 )
 from shoal.model import HostRecord, Lease, Limits, Link, Outcome, State
-from shoal.urls import fingerprint, host_key
+from shoal.scope import HOST_KEYS
+from shoal.urls import fingerprint
 
 CHUNK = 500  # values in one IN (...)
+BURIED = 1_000  # links of hosts given up, in one step
 AGE_S = 60  # queued links are counted by the minute in which they were found
 
 _Row = tuple[Any, ...]
@@ -149,10 +152,13 @@ class Step:
             queued=host.queued,
             leased=host.leased,
             done=host.done,
-            delay_s=host.delay_s(self.limits),
-            due_at=due_at or None,
+            delay_s=host.present_delay_s(self.limits),
+            due_at=due_at if due_at and due_at > 0 else None,
             paused_until=host.paused_until if host.paused_until > self.now else None,
             latency_s=host.latency_s,
+            at_once=host.at_once(self.limits),
+            failures=host.caution.failures,
+            given_up=host.given_up(self.limits, self.now),
         )
 
     def _find_head(self, host: HostRow) -> None:
@@ -215,6 +221,20 @@ class Step:
         if not delayed:
             host.head = max(host.head, priority)
 
+    def unqueue(
+        self,
+        host: HostRow,
+        priority: int,
+        added_at: float,
+        *,
+        delayed: bool = False,
+        retrying: bool = False,
+    ) -> None:
+        """The other way round; the head of the host is the caller's business."""
+        self._ages[int(added_at // AGE_S)] -= 1
+        host.queued -= 1
+        self.crawl.count_queued(priority, -1, delayed=delayed, retrying=retrying)
+
     # --- links in -------------------------------------------------------------------------
 
     def add(self, links: Iterable[tuple[Link, int | None]], seen: SeenCache) -> int:
@@ -252,7 +272,7 @@ class Step:
     def _new_page(self, mark: int, link: Link, parent: int | None, hosts: dict[str, HostRow]) -> _Row | None:
         """Its row; None if it is cut and not even to be remembered."""
         check_priority(link.priority, link.url)
-        name = host_key(link.url)
+        name = HOST_KEYS[self.limits.politeness](link.url)
         host = hosts.get(name) or hosts.setdefault(name, self.host_named(name))
         rule = link.trap or self.cuts.full(host.id, link.quotas)
         if rule and not self.cuts.count(host.id, rule):
@@ -297,7 +317,7 @@ class Step:
     # --- leases out -----------------------------------------------------------------------
 
     def promote(self) -> None:
-        """Notice what has become due with time: delayed links and waiting hosts."""
+        """Notice what has become due with time: delayed links, waiting hosts, and hosts given up before."""
         due = self.db.execute(
             "SELECT id, host, priority FROM pages WHERE crawl = ? AND not_before <= ?", (self.id, self.now)
         ).fetchall()
@@ -312,7 +332,37 @@ class Step:
                 (self.id, self.now),
             ).fetchall()
         )
+        self._adopt(
+            self.db.execute(
+                f"SELECT {_HOST} FROM hosts WHERE crawl = ? AND due_at < 0", (self.id,)
+            ).fetchall()
+        )
         self.save_hosts()
+
+    def bury_given_up(self) -> None:
+        """Make dead letters of what is queued on hosts that were given up (after `promote`): a part of it."""
+        left = BURIED
+        for host in self._hosts.values():
+            while left > 0 and host.due(self.limits, self.now) == -1:
+                left -= self._bury_queue(host, left)
+        self.save_hosts()
+
+    def _bury_queue(self, host: HostRow, limit: int) -> int:
+        rows = self.db.execute(
+            "SELECT id, priority, attempts, added_at FROM pages"
+            " WHERE host = ? AND state = 'queued' AND not_before IS NULL LIMIT ?",
+            (host.id, limit),
+        ).fetchall()
+        for _, priority, attempts, added_at in rows:
+            self.unqueue(host, priority, added_at, retrying=attempts > 0)
+        self.crawl.dead += len(rows)
+        error = given_up_after(host.caution.failures)
+        self.db.executemany(
+            "UPDATE pages SET state = 'dead', finished_at = ?, reason = ?, error = ? WHERE id = ?",
+            [(self.now, GIVEN_UP, error, row[0]) for row in rows],
+        )
+        self._find_head(host)
+        return len(rows)
 
     def lease(self, limit: int, seconds: float, worker: str) -> list[Lease]:
         limit = int(min(limit, self.crawl.room(self.limits)))
@@ -362,12 +412,10 @@ class Step:
 
     def _lease_page(self, host: HostRow, page: _Row) -> Lease:
         _, mark, url, priority, depth, attempts, losses, extra, added_at = page
-        host.queued -= 1
+        self.unqueue(host, priority, added_at, retrying=attempts > 0)
         host.leased += 1
         host.turn = self.crawl.next_turn()
         host.started(self.now)
-        self._ages[int(added_at // AGE_S)] -= 1
-        self.crawl.count_queued(priority, -1, delayed=False, retrying=attempts > 0)
         self.crawl.leased += 1
         return Lease(
             token=self.crawl.next_token(self.now),
@@ -384,6 +432,7 @@ class Step:
             """
             SELECT min(at) FROM (
                 SELECT min(due_at) AS at FROM hosts WHERE crawl = :crawl AND due_at > 0
+                UNION ALL SELECT :now FROM hosts WHERE crawl = :crawl AND due_at < 0
                 UNION ALL SELECT min(not_before) FROM pages WHERE crawl = :crawl AND not_before IS NOT NULL
                 UNION ALL SELECT min(deadline) FROM leases WHERE crawl = :crawl
                 UNION ALL SELECT min(deadline) FROM producers WHERE crawl = :crawl AND deadline > :now
@@ -475,13 +524,7 @@ class Step:
 
     def _finish_page(self, outcome: Outcome, held: Held) -> _Row:
         lease, host = outcome.lease, self._host(held.host)
-        host.known = 1
-        host.started(self.now - outcome.age_s)
-        host.took(outcome.elapsed_s)
-        if outcome.crawl_delay_s is not None:
-            host.crawl_delay_s = outcome.crawl_delay_s
-        if outcome.pause_s > 0:
-            host.paused_until = max(host.paused_until, self.now + outcome.pause_s)
+        host.learn(outcome, self.now, self.limits)
         self.crawl.size_bytes += outcome.size_bytes
         self.crawl.items += len(outcome.items)
         again = outcome.state == "queued"
@@ -529,7 +572,10 @@ class Step:
         )
         self.crawl.dead -= len(pages)
         for _, host_id, priority, added_at in pages:
-            self.queue(self._host(host_id), priority, added_at)
+            host = self._host(host_id)
+            if host.given_up(self.limits, self.now):
+                host.revive()
+            self.queue(host, priority, added_at)
 
     def forget(self, mark: int) -> bool:
         row = self.db.execute(
@@ -542,9 +588,7 @@ class Step:
         page, host_id, state, priority, attempts, delayed, added_at = row
         host = self._host(host_id)
         if state == "queued":
-            host.queued -= 1
-            self._ages[int(added_at // AGE_S)] -= 1
-            self.crawl.count_queued(priority, -1, delayed=bool(delayed), retrying=attempts > 0)
+            self.unqueue(host, priority, added_at, delayed=bool(delayed), retrying=attempts > 0)
             self._find_head(host)
         elif state == "overflow":
             self._count_overflow(host, -1)

@@ -76,6 +76,8 @@ class SqliteTickets(Tickets):
                 return []
             slots.join(node, capacity)
             slots.step.take_back("deadline < ?", slots.step.now)
+            slots.step.promote()
+            slots.step.bury_given_up()
             return [*slots.renew(), *slots.mint()]
 
     def crew(self, *, now: float | None = None) -> Crew:

@@ -9,6 +9,8 @@ A job queue (Celery, or any other) carries tickets, never URLs. A ticket is a nu
     running  --end, fail-->             free
     running  --tick, no beat-->         free
 
+As `lease` does, `tick` buries links of hosts that were given up.
+
 A ticket whose generation is not the current one is worth nothing, so the job queue may lose, repeat or delay
 tickets as it likes. There are as many slots as its workers have room for (`tick`), and no more in use
 than there are URLs ready to be fetched. They are kept in the frontier and change in the same step as it does.

@@ -1,6 +1,6 @@
 -- commit: apply all outcomes with their links, or, if any lease is no longer held, none of them.
 -- ARGV  2 {outcomes, links, store, length, before, epoch, whole}: outcomes are {token, state, reason, error, status,
---         retry, age, elapsed, size, crawl_delay (-1 = not told), pause, items}; links as for `add` in lib.lua;
+--         retry, age, elapsed, size, crawl_delay (-1 = not told), sign, pause, items}; links as for `add` in lib.lua;
 --         store: "" = no position to record; before: the position when the rows were written ("" = not told);
 --         epoch: what the client's seen cache is good for;
 --         whole: false = these are only some of the links, and the outcomes are not to be applied yet
@@ -21,14 +21,10 @@ if epoch ~= '' and epoch ~= epoch_now then return {'epoch', epoch_now} end
 
 if limits.max_queued then promote() end  -- a host has what is due
 for _, v in ipairs(whole and outcomes or {}) do
-  local held, state, reason, error, status, retry_s, age_s, elapsed_s, size, crawl_delay, pause_s, items = unpack(v)
+  local held, state, reason, error, status, retry_s, age_s, elapsed_s, size, crawl_delay, sign, pause_s, items = unpack(v)
   local lease = end_lease(held)
   local h, link = host(lease.host), lease.link
-  h.known = 1
-  started(lease.host, now - age_s)
-  h.latency = h.latency > 0 and 0.8 * h.latency + 0.2 * elapsed_s or elapsed_s
-  if crawl_delay >= 0 then h.crawl_delay = crawl_delay end
-  if pause_s > 0 then h.paused = math.max(h.paused, now + pause_s) end
+  learn(h, sign, now - age_s, elapsed_s, crawl_delay, pause_s)
   count('fetches', 1)
   count('size_bytes', size)
   count('items', items)

@@ -14,6 +14,7 @@ if held then
 end
 take_back(call('ZRANGEBYSCORE', key('deadlines'), '-inf', '(' .. precise(now), 'LIMIT', 0, AT_ONCE))
 promote()
+bury_given_up()
 
 local room = math.huge
 if limits.max_pages then room = limits.max_pages - current('done') - current('leased') end
@@ -24,23 +25,17 @@ while #given < math.min(room, limit) * 4 do
   local name = call('ZRANGE', key('ready'), 0, 0)[1]
   if not name then break end
   local h = host(name)
-  local priority = h.head
-  local queued = queue_key(name, priority)
-  local link = call('LPOP', queued)
-  h.queued = h.queued - 1
+  local priority, packed, link = next_link(name, h)
   h.leased = h.leased + 1
   h.turn = next_turn()
   h.started = math.max(h.started, now)
-  local v = unpack_(link)
-  count_queued(priority, -1, false, v[3] > 0, v[5])
   count('leased', 1)
   count_held(worker, 1)
-  if call('LLEN', queued) == 0 then find_head(name, h, priority - 1) end
   local new = next_token()
-  call('HSET', key('leases'), new, pack({name, priority, v, worker}))
+  call('HSET', key('leases'), new, pack({name, priority, link, worker}))
   call('ZADD', key('deadlines'), now + seconds, new)
   place(name, h)
-  given[#given + 1], given[#given + 2], given[#given + 3], given[#given + 4] = new, name, priority, link
+  given[#given + 1], given[#given + 2], given[#given + 3], given[#given + 4] = new, name, priority, packed
 end
 
 call('ZREM', key('idle'), worker)
@@ -56,7 +51,7 @@ if not ended then
   earliest(call('ZRANGE', key('deadlines'), 0, 0, 'WITHSCORES'))
   earliest(call('ZRANGEBYSCORE', key('producers'), '(' .. precise(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1))
   local more = #given == limit * 4 and room > limit and call('ZCARD', key('ready')) > 0
-  if more or inbox() > 0 then next_at = now end
+  if more or inbox() > 0 or call('ZCARD', key('given_up')) > 0 then next_at = now end
   if next_at < math.huge then again = precise(math.max(0, next_at - now)) end
 end
 if #given < limit * 4 then call('ZADD', key('idle'), now, worker) end

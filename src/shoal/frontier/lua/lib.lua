@@ -7,6 +7,7 @@
 -- base:hosts       hash    host key -> msgpack, see HOST
 -- base:ready       zset    hosts that may be leased from now; score: lower is better
 -- base:waiting     zset    hosts that may be once their time has come; score: when
+-- base:given_up    zset    hosts that were given up and have links to be buried; score: no matter
 -- base:q:P:HOST    list    queued links of a host with priority P: msgpack LINK
 -- base:o:P:HOST    list    links of a host with priority P in the overflow: msgpack LINK
 -- base:delayed     zset    msgpack {host, priority, LINK}; score: when they are due
@@ -94,9 +95,11 @@ local function count_queued(priority, by, delayed, retrying, added_at)
   if retrying then count('retrying', by) end
 end
 
--- --- hosts: HOST is {queued, leased, done, known, crawl_delay, started, paused, latency, head, due, turn, held}
+-- --- hosts: HOST is
+-- {queued, leased, done, known, crawl_delay, started, paused, latency, head, due, turn, held, caution}
 -- started: -1e18 = never; head: the priority of the next link, -1 = none whose time has come;
--- due: 0 = ready, -1 = nothing to give, else when; held: how many of its links the limits keep back for good
+-- due: 0 = ready, -1 = nothing to give, -2 = given up, with links to be buried, else when;
+-- held: how many of its links the limits keep back for good; caution: see caution.lua; there is none if it is well
 
 local hosts = {}
 
@@ -104,7 +107,7 @@ local function unpack_host(packed)
   local v = unpack_(packed)
   return {
     queued = v[1], leased = v[2], done = v[3], known = v[4], crawl_delay = v[5], started = v[6],
-    paused = v[7], latency = v[8], head = v[9], due = v[10], turn = v[11], held = v[12],
+    paused = v[7], latency = v[8], head = v[9], due = v[10], turn = v[11], held = v[12], caution = v[13],
   }
 end
 
@@ -118,10 +121,9 @@ local function overflow_of(name)
   return sum
 end
 
-local function held_of(name, h)
-  if not limits.max_pages_per_host or h.done < limits.max_pages_per_host then return 0 end
-  return h.queued + overflow_of(name)
-end
+local function is_full(h) return limits.max_pages_per_host and h.done >= limits.max_pages_per_host end
+
+local function held_of(name, h) return is_full(h) and h.queued + overflow_of(name) or 0 end
 
 local function host(name)
   local h = hosts[name]
@@ -143,10 +145,25 @@ end
 
 local function delay_of(h) return math.max(limits.delay_s or 0, h.crawl_delay) end
 
+local DOWN, PROMPT_S = 3, 1  -- see shoal/caution.py
+
+local function at_once(h)
+  local most = limits.per_host or 8
+  if h.known == 0 or delay_of(h) > 0 or h.caution and h.caution[1] >= DOWN then return 1 end
+  if limits.adapt == false then return most end
+  local prompt = most
+  if h.latency > PROMPT_S then prompt = math.max(1, math.floor(most * PROMPT_S / h.latency)) end
+  if h.caution and h.caution[4] > 0 then most = math.min(most, h.caution[4]) end
+  return math.min(most, prompt)
+end
+
+local function is_given_up(h)
+  local give_up = limits.host_give_up or 8
+  return h.caution and give_up > 0 and h.caution[1] >= give_up and h.paused > now
+end
+
 local function room_of(h)
-  local room = limits.per_host or 8
-  if h.known == 0 or delay_of(h) > 0 then room = 1 end
-  room = room - h.leased
+  local room = at_once(h) - h.leased
   if limits.max_pages_per_host then
     room = math.min(room, limits.max_pages_per_host - h.done - h.leased)
   end
@@ -154,8 +171,11 @@ local function room_of(h)
 end
 
 local function due_of(h)
-  if h.head < 0 or room_of(h) <= 0 then return -1 end
+  if h.head < 0 or is_full(h) then return -1 end
+  if is_given_up(h) then return -2 end
+  if room_of(h) <= 0 then return -1 end
   local at, delay = h.paused, delay_of(h)
+  if h.caution and limits.adapt ~= false then delay = math.max(delay, h.caution[2]) end
   if delay > 0 then at = math.max(at, h.started + delay) end
   if at > now then return at end
   return 0
@@ -163,17 +183,20 @@ end
 
 local function rank_of(h) return (9 - h.head) * 4398046511104 + h.turn end  -- 2^42 turns
 
--- Put a host where it belongs: among the ready ones, the waiting ones, or neither.
+-- Put a host where it belongs: among the ready ones, the waiting ones, those given up, or nowhere.
 local function place(name, h)
   local due = due_of(h)
   local rank = due == 0 and rank_of(h) or due
   if due ~= h.was_due or rank ~= h.was_rank then
     if h.was_due == 0 and due ~= 0 then call('ZREM', key('ready'), name) end
     if h.was_due > 0 and due <= 0 then call('ZREM', key('waiting'), name) end
+    if h.was_due == -2 and due ~= -2 then call('ZREM', key('given_up'), name) end
     if due == 0 then
       call('ZADD', key('ready'), rank, name)
     elseif due > 0 then
       call('ZADD', key('waiting'), due, name)
+    elseif due == -2 then
+      call('ZADD', key('given_up'), now, name)
     end
   end
   h.due, h.was_due, h.was_rank = due, due, rank
@@ -187,7 +210,7 @@ local function save_hosts()
     h.held = held
     call('HSET', key('hosts'), name, pack({
       h.queued, h.leased, h.done, h.known, h.crawl_delay, h.started,
-      h.paused, h.latency, h.head, h.due, h.turn, h.held,
+      h.paused, h.latency, h.head, h.due, h.turn, h.held, h.caution,
     }))
   end
 end
@@ -369,6 +392,18 @@ local function take_back(tokens)
   return #tokens
 end
 
+-- Take the next link of a host out of its queue: its priority, and its LINK packed and unpacked.
+local function next_link(name, h)
+  local priority = h.head
+  local queued = queue_key(name, priority)
+  local packed = call('LPOP', queued)
+  local link = unpack_(packed)
+  h.queued = h.queued - 1
+  count_queued(priority, -1, false, link[3] > 0, link[5])
+  if call('LLEN', queued) == 0 then find_head(name, h, priority - 1) end
+  return priority, packed, link
+end
+
 -- --- traps ------------------------------------------------------------------------------------
 
 local MOST_CUT, MOST_SHAPES = 1000, 1000  -- as in base.py
@@ -449,7 +484,23 @@ local function promote()
   for _, name in ipairs(call('ZRANGEBYSCORE', key('waiting'), '-inf', now, 'LIMIT', 0, AT_ONCE)) do
     host(name)
   end
+  for _, name in ipairs(call('ZRANGE', key('given_up'), 0, AT_ONCE - 1)) do host(name) end
   for name, h in pairs(hosts) do place(name, h) end
+end
+
+-- Make dead letters of what is queued on hosts that were given up: a part of it.
+local function bury_given_up()
+  for _ = 1, AT_ONCE do
+    local name = call('ZRANGE', key('given_up'), 0, 0)[1]
+    if not name then break end
+    local h = host(name)
+    if due_of(h) == -2 then
+      local priority, _, link = next_link(name, h)
+      local error = 'given up after ' .. h.caution[1] .. ' failures in a row'
+      record_end('dead', {host = name, priority = priority, link = link}, 'host down', error, link[10] or 0)
+    end
+    place(name, h)
+  end
 end
 
 -- --- one URL, for people: this looks through queues ------------------------------------------

@@ -11,6 +11,8 @@ for _, id in ipairs(args[1]) do
     call('HDEL', key('dead'), id)
     call('ZREM', key('dead:order'), id)
     count('dead', -1)
+    local h = host(v[1])
+    if is_given_up(h) then h.caution, h.paused = nil, 0 end
     queue(v[1], v[2], link, true)
     redriven = redriven + 1
   end

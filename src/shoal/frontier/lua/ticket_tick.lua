@@ -9,6 +9,7 @@ end
 call('HSET', key('nodes'), node, pack({now + seconds, capacity}))
 take_back(call('ZRANGEBYSCORE', key('deadlines'), '-inf', '(' .. string.format('%.17g', now), 'LIMIT', 0, AT_ONCE))
 promote()
+bury_given_up()
 save()
 
 local sent, work, want = {}, ready(), wanted()
