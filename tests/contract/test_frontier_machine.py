@@ -22,7 +22,7 @@ from invariants import Observer, assert_items_once, assert_nothing_lost
 from msgspec.structs import replace
 from oracle import LOST, Oracle
 
-from shoal.model import Limits, Link, Outcome, PageRecord, Quota
+from shoal.model import Limits, Link, Outcome, PageRecord, Quota, Visit
 
 LATER = 4_000_000_000.0
 """Ahead of every real clock, by which verbs go that take no `now`."""
@@ -73,6 +73,7 @@ limits = st.builds(
     delay_s=st.sampled_from([0.0, 0.0, 1.0, 2.5]),
 )
 positions = st.sampled_from([None, ("rows.jsonl", 100), ("rows.csv", 7), ("rows.csv", 9)])
+visits = st.sampled_from([None, None, Visit(1.0, 2.0, 1.0), Visit(1.0, 3.0, 3.0, etag='"v"', rows=2)])
 durations = st.sampled_from([0.5, 1.0, 2.5, 10.0, 60.0])
 
 
@@ -81,6 +82,7 @@ def outcomes(draw, lease, held_s):
     """Any end of a lease that has been held for `held_s`."""
     state = draw(st.sampled_from(["done", "done", "done", "dead", "skipped", "queued", "queued"]))
     rows = draw(st.integers(0, 2)) if state == "done" else 0
+    visit = draw(visits)
     return Outcome(
         lease=lease,
         state=state,
@@ -95,6 +97,8 @@ def outcomes(draw, lease, held_s):
         pause_s=draw(st.sampled_from([0.0, 0.0, 0.0, 2.5])),
         links=tuple(draw(st.lists(links, max_size=3))),
         items=tuple({"url": lease.link.url + lease.link.key, "index": index} for index in range(rows)),
+        visit=visit,
+        unchanged=state == "done" and lease.visit is not None and draw(st.booleans()),
     )
 
 
@@ -301,6 +305,11 @@ class Machine(RuleBasedStateMachine):
         _, frontier, oracle = self.at(where)
         assert frontier.redrive(**which, now=self.now) == oracle.redrive(**which)
 
+    @rule(where=wheres, seconds=st.sampled_from([0.0, 2.5, 60.0]))
+    def revisit(self, where, seconds):
+        _, frontier, oracle = self.at(where)
+        assert frontier.revisit(seconds, now=self.now) == oracle.revisit(seconds, now=self.now)
+
     @rule(where=wheres, url=urls, key=keys)
     def forget(self, where, url, key):
         crawl, frontier, oracle = self.at(where)
@@ -349,7 +358,7 @@ class Machine(RuleBasedStateMachine):
 
 def forgetful(page):
     """What a back end still knows of a page that does not remember what is done."""
-    if page.state == "done":
+    if page.state == "done" and page.visit is None:
         return PageRecord(url=page.url, state="done", host=page.host)
     return replace(page, parent="", added_at=page.added_at // 1)
 

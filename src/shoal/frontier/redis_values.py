@@ -6,7 +6,7 @@ import msgspec
 
 from shoal.frontier.base import check_priority
 from shoal.frontier.snapshot import HostState, PageState
-from shoal.model import HostRecord, Lease, Limits, Link, Outcome, PageRecord, State
+from shoal.model import HostRecord, Lease, Limits, Link, Outcome, PageRecord, State, Visit
 from shoal.urls import fingerprint, host_key
 
 NEVER = -1e18  # a host from which nothing has been fetched
@@ -25,6 +25,10 @@ class StoredLink(msgspec.Struct, array_like=True):
     reason: str = ""
     error: str = ""
     status: int = 0
+    seen: str | None = None
+
+    def visit(self) -> Visit | None:
+        return msgspec.json.decode(self.seen, type=Visit) if self.seen else None
 
     def link(self, host: str, priority: int) -> Link:
         more = msgspec.json.decode(self.more) if self.more else {}
@@ -135,8 +139,13 @@ def pack_outcome(outcome: Outcome) -> tuple[object, ...]:
         outcome.size_bytes,
         -1 if asked_s is None else asked_s,
         outcome.pause_s,
-        len(outcome.items),
+        outcome.rows_more,
+        "" if outcome.visit is None else _pack_visit(outcome.visit),
     )
+
+
+def _pack_visit(visit: Visit) -> str:
+    return msgspec.json.encode(visit).decode()
 
 
 def read_lease(token: int, host: bytes, priority: int, packed: bytes) -> Lease:
@@ -150,6 +159,7 @@ def read_lease(token: int, host: bytes, priority: int, packed: bytes) -> Lease:
         host=host.decode(),
         attempt=found.attempts + 1,
         losses=found.losses,
+        visit=found.visit(),
     )
 
 
@@ -169,6 +179,7 @@ def read_record(state: State, packed: bytes) -> PageRecord:
         status=record.status,
         added_at=record.link.added_at,
         finished_at=record.ended_at,
+        visit=record.link.visit(),
     )
 
 
@@ -186,6 +197,7 @@ def stored_record(url: str, state: State, priority: int, link: StoredLink) -> Pa
         error=link.error,
         status=link.status,
         added_at=link.added_at,
+        visit=link.visit(),
     )
 
 
@@ -254,11 +266,12 @@ def queued_state(place: StoredPlace, not_before: float | None = None, state: Sta
         reason=place.link.reason,
         error=place.link.error,
         status=place.link.status,
+        visit=place.link.visit(),
     )
 
 
 def ended_state(state: State, packed: bytes) -> PageState:
-    """A page that is dead or skipped, for `dump`."""
+    """A page that has ended and of which there is a record, for `dump`."""
     record = msgspec.msgpack.decode(packed, type=StoredRecord)
     link = record.link.link(record.host, record.priority)
     return PageState(
@@ -273,18 +286,21 @@ def ended_state(state: State, packed: bytes) -> PageState:
         status=record.status,
         reason=record.reason,
         error=record.error,
+        visit=record.link.visit(),
     )
 
 
 def pack_page_state(page: PageState) -> tuple[object, ...]:
     """A page for load.lua."""
-    if page.link is None or page.state == "done":
+    if page.link is None or (page.state == "done" and page.visit is None):
         return (str(page.fingerprint),)
     _, host, _, _, _, short, *more = pack_link(page.link)
     stored = [short, page.link.depth, page.attempts, page.losses, int(page.added_at), *more]
-    if page.state == "queued" and page.reason:
+    if page.visit or (page.state == "queued" and page.reason):
         stored.extend(["", ""][len(more) :])
         stored.extend([page.reason, page.error, page.status])
+    if page.visit:
+        stored.append(_pack_visit(page.visit))
     return (
         str(page.fingerprint),
         page.state,

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from shoal.frontier.snapshot import CrawlState, HostState, PageState
-from shoal.frontier.sqlite_step import Step, marks, pack_extra, read_link
+from shoal.frontier.sqlite_step import Step, marks, pack_extra, read_link, read_visit, to_json
 from shoal.model import Link
 from shoal.urls import host_key
 
@@ -31,6 +31,7 @@ _PAGE = (
     "status",
     "reason",
     "error",
+    "visit",
 )
 
 
@@ -111,6 +112,7 @@ def _loaded_page(step: Step, page: PageState) -> tuple[Any, ...]:
         page.status,
         page.reason,
         page.error,
+        None if page.visit is None else to_json(page.visit),
     )
 
 
@@ -143,4 +145,5 @@ def dumped_page(row: sqlite3.Row) -> PageState:
         status=row["status"],
         reason=row["reason"],
         error=row["error"],
+        visit=read_visit(row["visit"]),
     )

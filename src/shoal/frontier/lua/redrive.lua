@@ -6,12 +6,8 @@ for _, id in ipairs(args[1]) do
   local packed = call('HGET', key('dead'), id)
   if packed then
     local v = unpack_(packed)
-    local link = v[3]
-    link[3], link[4], link[8], link[9], link[10] = 0, 0, nil, nil, nil
-    call('HDEL', key('dead'), id)
-    call('ZREM', key('dead:order'), id)
-    count('dead', -1)
-    queue(v[1], v[2], link, true)
+    drop_record('dead', id, v[1])
+    queue_again(v[1], v[2], v[3])
     redriven = redriven + 1
   end
 end
