@@ -6,6 +6,9 @@
     assert site.fetches() == Counter(site.urls)
 
 Page 0 is `/`, page N is `/p/N`; every page is reached from `/` by links, each spelled in several ways.
+A site changes by its attributes: `editions` of pages, pages that are `gone` or `failing`, others `added`.
+With `validators` pages have an ETag or a Last-Modified, and the answer may be that they have not changed.
+
 What crawlers trip over is linked from `/` if it is named in `extras`:
 
     /go/N          redirects to page N              /status/CODE    answers CODE
@@ -21,8 +24,10 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
+from hashlib import sha256
 from html import escape
 from random import Random
+from typing import Literal
 
 from aiohttp import web
 from msgspec import Struct
@@ -45,7 +50,8 @@ class Fetch(Struct, frozen=True):
 class Site(Server):
     """The site, served by a thread of its own while the context is open.
 
-    pages are spread over `hosts` addresses, 127.0.0.1 and up; latency_s is added to every answer.
+    pages are spread over `hosts` addresses, 127.0.0.1 and up; latency_s is added to every answer, and
+    more_bytes to every page.
     """
 
     def __init__(
@@ -56,12 +62,24 @@ class Site(Server):
         latency_s: float = 0.0,
         extras: Iterable[str] = (),
         robots: str = ROBOTS,
+        validators: Literal["etag", "last-modified"] | None = None,
+        more_bytes: int = 0,
     ) -> None:
         self.pages, self.latency_s, self.extras, self.robots = pages, latency_s, tuple(extras), robots
         self.log: list[Fetch] = []
         """All requests, robots.txt included, in order of arrival."""
+        self.validators, self.more_bytes = validators, more_bytes
+        self.editions: Counter[int] = Counter()
+        """How often each page was changed."""
+        self.gone: set[int] = set()
+        self.failing: set[int] = set()
+        self.added = 0
+        """So many pages are there besides, linked from `/`."""
+        self.sent_bytes = 0
+        """In all answers, heads included."""
         app = web.Application(middlewares=[self._record])
         app.router.add_routes([web.get(path, getattr(self, "_" + name)) for name, path in _ROUTES.items()])
+        app.on_response_prepare.append(self._count)
         super().__init__(app, tuple(f"127.0.0.{1 + host}" for host in range(hosts)))
 
     # --- the truth ----------------------------------------------------------------------------
@@ -78,7 +96,11 @@ class Site(Server):
 
     def rows(self) -> dict[str, dict[str, str]]:
         """Return what `article::attr(data-id)`, `h1` and `[itemprop=price]::attr(content)` give, by URL."""
-        return {self.page_url(number): row(number) for number in range(self.pages)}
+        return {self.page_url(number): self._row(number) for number in range(self.pages)}
+
+    def _row(self, number: int) -> dict[str, str]:
+        edition = self.editions[number]
+        return row(number) | ({"title": f"Page {number}, edition {edition}"} if edition else {})
 
     def fetches(self) -> Counter[str]:
         """Count the requests of each URL, robots.txt left out."""
@@ -92,13 +114,16 @@ class Site(Server):
         return [*children, *Random(number).choices(range(self.pages), k=6)]
 
     def _html(self, number: int) -> str:
-        rng, this = Random(-number - 1), row(number)
+        rng, this = Random(-number - 1), self._row(number)
         hrefs = [self._spell(target, number, rng) for target in self.links(number)]
-        hrefs += self.extras if number == 0 else ()
+        if number == 0:
+            hrefs += [*self.extras, *map(self.page_url, range(self.pages, self.pages + self.added))]
         anchors = " ".join(f'<a href="{escape(href)}">{href}</a>' for href in hrefs)
         return _document(
             f'<article class="product" data-id="{this["id"]}"><h1>{this["title"]}</h1>'
             f'<span itemprop="price" content="{this["price"]}"></span></article>{anchors}'
+            + "x"
+            * self.more_bytes
         )
 
     def _spell(self, target: int, base: int, rng: Random) -> str:
@@ -127,11 +152,38 @@ class Site(Server):
 
     async def _page(self, request: web.Request) -> web.Response:
         number = int(request.match_info.get("n", "0"))
-        if number >= self.pages or self.page_url(number) != f"http://{request.host}{request.path}":
+        if number in self.failing:
+            raise web.HTTPServiceUnavailable
+        if number in self.gone:
+            raise web.HTTPGone if number % 2 else web.HTTPNotFound
+        if (
+            number >= self.pages + self.added
+            or self.page_url(number) != f"http://{request.host}{request.path}"
+        ):
             raise web.HTTPNotFound
-        return _answer(self._html(number))
+        return self._validated(_answer(self._html(number)), request, number)
 
     _start = _page
+
+    def _validated(self, answer: web.Response, request: web.Request, number: int) -> web.Response:
+        """The page, or that it has not changed."""
+        if self.validators == "etag":
+            mark = f'"{sha256(answer.body if isinstance(answer.body, bytes) else b"").hexdigest()[:16]}"'
+            name, condition = "ETag", "If-None-Match"
+        elif self.validators == "last-modified":
+            mark = f"Mon, 06 Jul 2026 10:00:{self.editions[number]:02} GMT"
+            name, condition = "Last-Modified", "If-Modified-Since"
+        else:
+            return answer
+        if request.headers.get(condition) == mark:
+            answer = web.Response(status=304)
+        answer.headers[name] = mark
+        return answer
+
+    async def _count(self, request: web.Request, answer: web.StreamResponse) -> None:
+        head = sum(len(name) + len(value) + 4 for name, value in answer.headers.items())
+        body = answer.body if isinstance(answer, web.Response) else b""
+        self.sent_bytes += 20 + head + (len(body) if isinstance(body, bytes) else 0)
 
     async def _robots(self, request: web.Request) -> web.Response:
         return web.Response(text=self.robots)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 SUFFIX = ".shoal"
 INTERRUPTED = 130
 WATCH_S = 2.0
+UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -104,6 +105,16 @@ class Number(click.FloatRange):
     name = "number"
 
 
+def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """A time with its unit, such as "90s", "30m", "6h", "1d", "2w", in seconds."""
+    if value is None:
+        return None
+    number, unit = value[:-1], UNITS_S.get(value[-1:])
+    if unit is not None and number.replace(".", "", 1).isdecimal() and float(number) > 0:
+        return float(number) * unit
+    raise click.BadParameter(f"'{value}' is not a time: write it like 30m, 6h or 1d", ctx, param)
+
+
 # --- crawling -----------------------------------------------------------------------------
 
 
@@ -132,6 +143,22 @@ crawl_options = _options(
         "--output",
         metavar="FILE",
         help="Where the rows go: FILE.jsonl, FILE.csv or sqlite:FILE (default: the state file).",
+    ),
+    click.option(
+        "--sitemap", "sitemaps", multiple=True, metavar="URL", help="Start from a sitemap or feed as well."
+    ),
+    click.option(
+        "--robots-sitemaps", is_flag=True, default=None, help="Read the sitemaps that robots.txt names."
+    ),
+    click.option(
+        "--sitemap-priority", is_flag=True, default=None, help="Take the priority of pages from sitemaps."
+    ),
+    click.option(
+        "--revisit",
+        "revisit_s",
+        callback=_seconds,
+        metavar="TIME",
+        help="Visit finished pages again after so long: 30m, 6h, 1d.",
     ),
     click.option(
         "--scope",
@@ -259,7 +286,7 @@ crawl_options = _options(
 
 
 @shoal.command()
-@click.argument("urls", metavar="URL...", nargs=-1, required=True)
+@click.argument("urls", metavar="URL...", nargs=-1)
 @click.option(
     "--select",
     "selects",
@@ -269,7 +296,7 @@ crawl_options = _options(
 )
 @crawl_options
 def crawl(urls: Sequence[str], selects: Sequence[str], **options: Any) -> int:
-    """Crawl the sites at URL..., following links.
+    """Crawl the sites at URL..., or the pages of a --sitemap, following links.
 
     Each page gives a row; with --select, each page where any of the fields is found. Running the same
     command again resumes the crawl.
@@ -279,12 +306,14 @@ def crawl(urls: Sequence[str], selects: Sequence[str], **options: Any) -> int:
     from shoal.urls import host_key
 
     fields = [parse_field(text) for text in selects]
-    made = Crawl("crawl", seeds=urls)
-    seeds = made.seed_urls()
-    made.name = host_key(seeds[0])
+    made = Crawl("crawl", seeds=urls, sitemaps=options.pop("sitemaps"))
+    starts = made.start_urls()
+    if not starts:
+        raise click.UsageError("Missing argument 'URL...': where to start; or give --sitemap URL")
+    made.name = host_key(starts[0])
     made.page()(select(fields) if fields else summarize)
     columns = ("url", *(field.name for field in fields)) if fields else ()
-    return _crawl(made, {"seeds": seeds, "select": list(selects)}, columns, **options)
+    return _crawl(made, {"seeds": starts, "select": list(selects)}, columns, **options)
 
 
 @shoal.command()
@@ -318,10 +347,11 @@ def _crawl(
     **settings: Any,
 ) -> int:
     from shoal import local, log, report
+    from shoal.model import SEEN_FIELDS
     from shoal.progress import progress
 
     made.change(**_settings(**settings))
-    if not made.settings.seeds:
+    if not made.start_urls():
         raise ConfigError(
             f"the crawl '{made.name}' has no seeds: write seeds=[\"http://...\"] in shoal.Crawl()"
         )
@@ -330,7 +360,7 @@ def _crawl(
         crawl=made,
         frontier=place,
         output=output,
-        fields=columns,
+        fields=columns + SEEN_FIELDS if columns and made.settings.revisit_s else columns,
         fixed=fixed,
         processes=processes,
         drain=drain,
@@ -403,6 +433,7 @@ def _settings(
     ignore_robots: bool,
     ignore_traps: bool,
     drop_tracking: bool,
+    sitemaps: Sequence[str] = (),
     **others: Any,
 ) -> dict[str, object]:
     """The options as settings; None where nothing was given."""
@@ -412,6 +443,7 @@ def _settings(
         **others,
         "allow": allow or None,
         "deny": deny or None,
+        "sitemaps": sitemaps or None,
         "headers": [_header(text) for text in headers] or None,
         "retries_by": dict(map(_cause, retries_by)) or None,
         "adapt": False if no_adapt else None,
@@ -612,9 +644,10 @@ def redrive(
 def why(frontier: Frontier, url: str, as_json: bool) -> int:
     """Say what became of a URL, and why. Exits with 1 if it was never seen."""
     from shoal import report
+    from shoal.model import SITEMAP
 
     spelled = report.spelled(frontier, url)
-    record = frontier.why(spelled)
+    record = frontier.why(spelled) or frontier.why(spelled, SITEMAP)
     if record is None:
         print(report.never_seen(frontier, spelled, as_json=as_json))
         return 1

@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias, TypeVar, get_args
 import msgspec
 
 from shoal.errors import ConfigError
-from shoal.model import Item, Limits, Link, Politeness
+from shoal.model import SITEMAP, Item, Limits, Link, Politeness
 from shoal.parse import Field, Page, extract
 from shoal.policy import CAUSES, Retries, is_cause
 from shoal.scope import Glob, Mode, Scope, compile_glob
@@ -65,6 +65,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Fetch at most this many pages of one host."""
     max_queued: int | None = None
     """Links that pages have beyond so many queued ones go to the overflow, and return when there is room."""
+    sitemaps: tuple[str, ...] = ()
+    """URLs of sitemaps or feeds to start from: the pages that they list count as seeds do."""
+    robots_sitemaps: bool = False
+    """Read the sitemaps that the robots.txt of each host names."""
+    sitemap_priority: bool = False
+    """Pages that a sitemap lists get the priority that it gives them: 0.0 is 0, 0.5 is 5, 1.0 is 9."""
+    revisit_s: float | None = None
+    """Visit finished pages again after so long; None: never. Rows say when they were seen and changed."""
     concurrency: int = 32
     """Fetches at once in one process."""
     per_host: int = 8
@@ -149,8 +157,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError(f"{name} must be at least {least}, not {value}")
         for cause, count in self.retries_by.items():
             _check_cause(cause, count)
-        for seed in self.seeds:
+        for seed in (*self.seeds, *self.sitemaps):
             check_url(seed)
+        if self.robots_sitemaps and not self.obey_robots:
+            raise ConfigError("sitemaps cannot be taken from robots.txt if it is not read: choose one")
         for pattern in (*self.allow, *self.deny):
             compile_glob(pattern)
 
@@ -179,6 +189,7 @@ _LEAST: Mapping[str, float] = {
     "total_timeout_s": 0.001,
     "max_body_bytes": 1,
     "max_bytes_in_flight": 1,
+    "revisit_s": 0.001,
 }
 
 
@@ -225,15 +236,27 @@ class Crawl:
     # --- what the parts of the path need of it ----------------------------------------------
 
     def seeds(self) -> list[Link]:
-        return [Link(url=url) for url in self.seed_urls()]
+        """Where to start: pages and sitemaps."""
+        return [
+            *(Link(url=url) for url in self.seed_urls()),
+            *(Link(url=url, key=SITEMAP) for url in self.sitemap_urls()),
+        ]
 
     def seed_urls(self) -> list[str]:
         """The seeds, normalized."""
         return [url for seed in self.settings.seeds if (url := normalize(seed, None, self.spelling()))]
 
+    def sitemap_urls(self) -> list[str]:
+        """The sitemaps, normalized."""
+        return [url for each in self.settings.sitemaps if (url := normalize(each))]
+
+    def start_urls(self) -> list[str]:
+        """All URLs to start from: around them is the scope, and what they may reach is open to the crawl."""
+        return self.seed_urls() + self.sitemap_urls()
+
     def scope(self) -> Scope:
         settings = self.settings
-        return Scope.of(self.seed_urls(), settings.scope, settings.allow, settings.deny)
+        return Scope.of(self.start_urls(), settings.scope, settings.allow, settings.deny)
 
     def spelling(self) -> Spelling:
         spelling = Spelling(
@@ -365,7 +388,7 @@ def _plain(name: str, value: object) -> object:
     """Headers may be given as a mapping, lists of words as any iterable."""
     if name == "headers" and isinstance(value, Mapping):
         return tuple(value.items())
-    if name in {"seeds", "allow", "deny", "drop_params", "content_types"}:
+    if name in {"seeds", "sitemaps", "allow", "deny", "drop_params", "content_types"}:
         if isinstance(value, str):
             raise ConfigError(f"{name} must be a list, not the string '{value}'; write ['{value}']")
         if isinstance(value, Iterable):

@@ -128,11 +128,12 @@ class Fetcher:
         self,
         url: str,
         *,
+        headers: tuple[tuple[str, str], ...] = (),
         accepts: Callable[[str], bool] | None = None,
         max_body_bytes: int | None = None,
         cut: bool = False,
     ) -> Response | Failure:
-        """GET `url`, a normalized URL that is sent byte for byte; one hop.
+        """GET `url`, a normalized URL that is sent byte for byte; one hop. `headers` are sent too.
 
         `accepts` is asked once, if the response is a success (2xx), with its media type ("text/html", "" if
         none is given); on False the body is not read, and empty in the Response. `max_body_bytes` replaces
@@ -143,7 +144,9 @@ class Fetcher:
         started = perf_counter()
         limit = self._settings.max_body_bytes if max_body_bytes is None else max_body_bytes
         try:
-            response = await self._session.get(self._target(url), allow_redirects=False)
+            response = await self._session.get(
+                self._target(url), headers=headers or None, allow_redirects=False
+            )
             try:
                 body = await _body(response, accepts, limit, cut=cut)
             finally:
@@ -152,8 +155,8 @@ class Fetcher:
         except Exception as error:  # whatever a site can cause is a value
             kind, detail = _explain(error, self._settings)
             return Failure(kind, detail, perf_counter() - started)
-        headers = [(_name(name), value.decode("latin-1")) for name, value in response.raw_headers]
-        return Response(url, response.status, tuple(headers), body, perf_counter() - started)
+        received = [(_name(name), value.decode("latin-1")) for name, value in response.raw_headers]
+        return Response(url, response.status, tuple(received), body, perf_counter() - started)
 
     def _target(self, url: str) -> URL:
         if not (url.isascii() and url.isprintable() and " " not in url):

@@ -15,7 +15,7 @@ import msgspec
 from shoal import crawl as builtin
 from shoal.crawl import Crawl, Handler
 from shoal.errors import ConfigError
-from shoal.model import PRIORITIES, Item, Link, State
+from shoal.model import PRIORITIES, SEEN_FIELDS, Item, Link, State
 from shoal.parse import Page
 from shoal.store.encode import to_item
 from shoal.urls import normalize
@@ -77,6 +77,7 @@ class Sorter:
     def __init__(self, crawl: Crawl) -> None:
         self._reason = crawl.scope().reason
         self._spelling = crawl.spelling()
+        self._revisits = crawl.settings.revisit_s is not None
 
     def sort(self, results: Iterable[object], page: Page) -> tuple[tuple[Item, ...], tuple[Link, ...]]:
         """Items in a form that stores can write, and the links that are in scope.
@@ -93,6 +94,8 @@ class Sorter:
                     links.append(link)
             elif result is not None:
                 items.append(to_item(result))
+        if self._revisits:
+            _check_names(items)
         return tuple(items), tuple(links)
 
     def _complete(self, link: Link, page: Page) -> Link:
@@ -105,6 +108,13 @@ class Sorter:
         if url is None:
             raise ConfigError(f"the handler gave a link that is not an http(s) URL: '{link.url}'")
         return msgspec.structs.replace(link, url=url, depth=page.depth + 1)
+
+
+def _check_names(items: Iterable[Item]) -> None:
+    """Refuse fields that are filled in later."""
+    for name in SEEN_FIELDS:
+        if any(name in item for item in items):
+            raise ConfigError(f"the handler gave a field '{name}', which revisits fill in: call it otherwise")
 
 
 def _is_complete(link: Link) -> bool:

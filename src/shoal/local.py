@@ -23,6 +23,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from shoal.crawl import Crawl
+from shoal.due import revisit_due
 from shoal.errors import ConfigError, FrontierUnavailable, ShoalError, StoreUnavailable
 from shoal.frontier import Frontier, open_frontier
 from shoal.liveness import reap_dead, worker_name
@@ -106,13 +107,15 @@ def prepare(job: Job) -> Stats:
         frontier.describe({**_fixed(job), "settings": msgspec.to_builtins(job.crawl.settings)})
         reap_dead(frontier)
         frontier.add(job.crawl.seeds())
+        revisit_due(frontier, job.crawl, batches=None)
         return frontier.stats()
 
 
 def _fixed(job: Job) -> dict[str, object]:
     """What must be the same whenever the crawl is resumed."""
     output = None if job.output is None else shown(job.output)
-    return {**job.fixed, **job.crawl.identity(), "output": output}
+    revisits = True if job.crawl.settings.revisit_s is not None else None  # then more is kept of each page
+    return {**job.fixed, **job.crawl.identity(), "output": output, "revisit": revisits}
 
 
 def _check_same(job: Job, before: Mapping[str, object]) -> None:

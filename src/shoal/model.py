@@ -7,7 +7,8 @@ All of them are frozen. Times are seconds; a field in seconds ends in `_s`, in b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -33,6 +34,13 @@ class Quota(Struct, frozen=True):
     most: int
 
 
+SITEMAP = "sitemap"
+"""The key of a link that is read as a sitemap or a feed: it lists pages and is none itself."""
+
+SEEN_FIELDS = ("first_seen", "last_seen", "last_changed")
+"""Fields that rows have besides their own if their pages are to be revisited."""
+
+
 class Link(Struct, frozen=True):
     """A URL found, on its way into the frontier."""
 
@@ -44,7 +52,8 @@ class Link(Struct, frozen=True):
     key: str = ""
     """Sets this link apart from others with the same URL; normally the URL alone is the identity."""
     via: tuple[str, ...] = ()
-    """The URLs whose redirects led here, first one first; they count against the redirect limit."""
+    """The URLs whose redirects led here, first one first; they count against the redirect limit. Those of a
+    sitemap may be sitemaps that list it as well."""
     cookie: bool = False
     """Whether one of these redirects set a cookie: then coming back to a URL of them is no loop."""
     meta: Mapping[str, object] | None = None
@@ -55,6 +64,32 @@ class Link(Struct, frozen=True):
     """The rule that cuts it (`shoal.traps`): it becomes known, but is skipped."""
     quotas: tuple[Quota, ...] = ()
     """What it counts towards; a full one cuts it."""
+
+
+class Visit(Struct, frozen=True, array_like=True):
+    """What the last visit found of a page that is to be revisited; it is small, for each of them has one."""
+
+    first_seen: float
+    """When it was fetched first, in seconds since 1970."""
+    last_seen: float
+    """When it was there last."""
+    last_changed: float
+    """When it was seen to be other than before; `first_seen` if it never was."""
+    etag: str = ""
+    """The validators (RFC 9110 section 8.8) for a conditional request, as they came; empty: none."""
+    last_modified: str = ""
+    digest: int = 0
+    """Of its content (signed 64 bits); 0: not known."""
+    rows_digest: int = 0
+    rows: int = 0
+    """How many rows it gave."""
+
+    def fields(self) -> dict[str, datetime]:
+        """What rows say of it: SEEN_FIELDS, to the second."""
+        times = self.first_seen, self.last_seen, self.last_changed
+        return {
+            name: datetime.fromtimestamp(int(at), UTC) for name, at in zip(SEEN_FIELDS, times, strict=True)
+        }
 
 
 class Lease(Struct, frozen=True):
@@ -71,6 +106,8 @@ class Lease(Struct, frozen=True):
     """1 on the first try: one more than the attempts that were committed."""
     losses: int = 0
     """How often a lease of this page was lost, as when its worker was killed."""
+    visit: Visit | None = None
+    """What its last visit found, if this is another one."""
 
 
 class Grant(Struct, frozen=True):
@@ -161,6 +198,29 @@ class Outcome(Struct, frozen=True):
     items: tuple[Item, ...] = ()
     digest: int | None = None
     """The identity of the content, if pages with the same one are to be told apart from it (`duplicates`)."""
+    visit: Visit | None = None
+    """What this visit found, if the page is to be revisited. None leaves what is known of it as it is."""
+    unchanged: bool = False
+    """The page is as its last visit found it: its rows stay, and were only seen again."""
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether the rows of earlier visits stay: nothing has changed, or nothing came of this visit."""
+        failed = self.visit is None and self.state != "done"
+        return self.unchanged or (failed and self.lease.visit is not None)
+
+    def rows(self) -> Sequence[Item]:
+        """What a store is to write: the items, with what they say of their visits; none if rows stay."""
+        if self.keeps_rows:
+            return ()
+        return self.items if self.visit is None else [{**item, **self.visit.fields()} for item in self.items]
+
+    @property
+    def rows_more(self) -> int:
+        """How many more rows the page has than after its last visit."""
+        if self.keeps_rows:
+            return 0
+        return len(self.items) - (self.lease.visit.rows if self.lease.visit else 0)
 
 
 Politeness: TypeAlias = Literal["host", "domain"]
@@ -250,6 +310,8 @@ class PageRecord(Struct, frozen=True):
     worker: str = ""
     """Who holds the lease, if it is leased."""
     deadline: float | None = None
+    visit: Visit | None = None
+    """What its last visit found, if it is to be revisited."""
 
 
 class HostRecord(Struct, frozen=True):

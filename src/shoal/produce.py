@@ -23,7 +23,7 @@ from shoal.frontier import Frontier
 from shoal.intake import read_link, spelling_of
 from shoal.model import Failure, Link, Response
 from shoal.policy import location
-from shoal.sitemap import parse
+from shoal.sitemap import MAX_BYTES, parse
 from shoal.urls import normalize
 from shoal.worker import fetch_settings, pauses
 
@@ -33,7 +33,6 @@ HOLD_S = 60.0  # a producer that dies keeps the crawl from ending this long
 RETRY_S = 0.2
 READ_BYTES = 65_536
 MOST_LINE_BYTES = 1_000_000  # what is longer is taken for several lines, and none of them for a link
-MAX_SITEMAP_BYTES = 52_428_800  # uncompressed, says sitemaps.org
 MAX_REDIRECTS = 5
 
 T = TypeVar("T")
@@ -191,7 +190,7 @@ async def _is_done(task: asyncio.Task[T]) -> bool:
 
 
 async def _fetcher(url: str) -> Fetcher:
-    return Fetcher(fetch_settings(Crawl("sitemap", seeds=[url], max_body_bytes=MAX_SITEMAP_BYTES)))
+    return Fetcher(fetch_settings(Crawl("sitemap", seeds=[url], max_body_bytes=MAX_BYTES)))
 
 
 async def _fetch(fetcher: Fetcher, url: str) -> Response | Failure:

@@ -16,7 +16,7 @@ from shoal.frontier import Frontier
 from shoal.intake import spelling_of
 from shoal.local import Job
 from shoal.log import visible
-from shoal.model import HostRecord, Item, PageRecord, Stats, WorkerRecord
+from shoal.model import HostRecord, Item, PageRecord, Stats, Visit, WorkerRecord
 from shoal.place import shown as place_shown
 from shoal.produce import Producer
 from shoal.progress import clock, counters, size
@@ -86,12 +86,13 @@ class Speaker:
             self._say(f"the limit of pages is reached, with {count(left, 'URL')} queued: raise it to go on")
 
     def _complain_of_seeds(self, frontier: Frontier) -> None:
-        for url in self._job.crawl.seed_urls():
-            record = frontier.why(url)
+        for link in self._job.crawl.seeds():
+            record = frontier.why(link.url, link.key)
+            what = f"the {link.key or 'seed'} {link.url}"
             if record is not None and record.state == "dead":
-                self._say(f"the seed {url} could not be fetched: {_reason(record)}")
+                self._say(f"{what} could not be fetched: {_reason(record)}")
             elif record is not None and record.state == "skipped":
-                self._say(f"the seed {url} was skipped: {_reason(record)}")
+                self._say(f"{what} was skipped: {_reason(record)}")
 
     def _rows_in(self) -> str:
         if self._job.output is not None:
@@ -250,6 +251,7 @@ def why(record: PageRecord) -> str:
         "losses": str(record.losses or ""),
         "status": str(record.status or ""),
         "finished at": _when(record.finished_at),
+        **(_seen(record.visit) if record.visit else {}),
         "not before": _when(record.not_before),
         "leased by": record.worker,
         "until": _when(record.deadline),
@@ -257,6 +259,11 @@ def why(record: PageRecord) -> str:
         "error": _indented(record.error, 13),
     }
     return "\n".join(f"{name:<12} {value}" for name, value in facts.items() if value)
+
+
+def _seen(visit: Visit) -> dict[str, str]:
+    times = {"first seen": visit.first_seen, "last seen": visit.last_seen, "last changed": visit.last_changed}
+    return {name: _when(at) for name, at in times.items()}
 
 
 def never_seen(frontier: Frontier, url: str, *, as_json: bool) -> str:
@@ -271,7 +278,7 @@ def never_seen(frontier: Frontier, url: str, *, as_json: bool) -> str:
 
 def _out_of_scope(frontier: Frontier, url: str) -> str | None:
     settings = _settings(frontier)
-    seeds = [seed for text in settings.seeds if (seed := normalize(text)) is not None]
+    seeds = [seed for text in settings.seeds + settings.sitemaps if (seed := normalize(text)) is not None]
     return Scope.of(seeds, settings.scope, settings.allow, settings.deny).reason(url)
 
 

@@ -52,7 +52,14 @@ def _told_apart(outcome: Outcome, owner: str) -> Outcome:
     if owner == outcome.lease.link.url:
         return outcome
     return replace(
-        outcome, state="skipped", reason=DUPLICATE, error=f"as {owner}", items=(), links=(), digest=None
+        outcome,
+        state="skipped",
+        reason=DUPLICATE,
+        error=f"as {owner}",
+        items=(),
+        links=(),
+        digest=None,
+        visit=None,
     )
 
 
@@ -74,7 +81,9 @@ def _settle_one_by_one(
         with store.write((), committed=lambda: frontier.position(store.name)):
             pass  # the store as a whole is usable: it raises again if not
         log.error("%s", error)
-        refused = replace(outcomes[0], state="dead", reason=NOT_STORABLE, error=str(error), items=())
+        refused = replace(
+            outcomes[0], state="dead", reason=NOT_STORABLE, error=str(error), items=(), visit=None
+        )
         settle(frontier, store, [refused])
     else:
         raise error

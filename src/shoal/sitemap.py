@@ -30,10 +30,14 @@ MAX_BYTES = 50 * 1024 * 1024
 MAX_ENTRIES = 200_000
 """As many URLs of one document as are read, doubles included: four times what sitemaps.org allows."""
 
+DEFAULT_PRIORITY = 0.5
+"""Of a page for which none is given, says sitemaps.org."""
+
 _MAX_TOKENS = 4_000_000  # tags, or lines: more than are in MAX_BYTES of anything honest
 _MAX_DATE_LENGTH = 64
 _MAX_GZIP_LAYERS = 2  # one too many is a common mistake; there are files that unpack to themselves
 _STEP_BYTES = 65_536
+_PIECE_BYTES = 1_048_576  # of a document, as text at once
 
 _GZIP = b"\x1f\x8b"
 _UTF_16 = {b"<\0": "utf-16le", b"\0<": "utf-16be"}  # without a byte order mark: XML 1.0, appendix F
@@ -78,12 +82,19 @@ class Entry(Struct, frozen=True):
     """0.0 to 1.0, the higher the more important among the pages of its site."""
 
 
+class Child(Struct, frozen=True):
+    """A sitemap that an index names. It may well be the index itself."""
+
+    url: str
+    """Normalized, as that of an entry."""
+
+
 class Sitemap(Struct, frozen=True):
     """What one document lists, in its order, each URL once."""
 
     links: tuple[Entry, ...] = ()
     children: tuple[str, ...] = ()
-    """URLs, normalized, of the sitemaps that an index names. It may well name itself."""
+    """URLs of the sitemaps that an index names."""
 
 
 def parse(body: bytes, url: str) -> Sitemap:
@@ -93,19 +104,26 @@ def parse(body: bytes, url: str) -> Sitemap:
     that is taken off too. The encoding is that of the byte order mark or the XML declaration, else UTF-8 as
     sitemaps.org asks. HTML lists nothing.
     """
-    base = Base(url)
     links: dict[str, Entry] = {}
     children: dict[str, None] = {}
+    for entry in entries(body, url):
+        if isinstance(entry, Child):
+            children.setdefault(entry.url)
+        else:
+            links.setdefault(entry.url, entry)
+    return Sitemap(tuple(links.values()), tuple(children))
+
+
+def entries(body: bytes, url: str) -> Iterator[Entry | Child]:
+    """As `parse`, but one by one, and doubles are not left out."""
+    base = Base(url)
     found = ((listing, href) for listing in _listings(*_unpacked(body)) for href in listing.hrefs)
     for listing, href in islice(found, MAX_ENTRIES):
         target = None if _HOLE in href else base.join(href)
-        if target is None:
-            continue
-        if listing.kind == "sitemap":
-            children.setdefault(target)
-        elif target not in links:
-            links[target] = Entry(target, listing.lastmod, listing.priority)
-    return Sitemap(tuple(links.values()), tuple(children))
+        if target is not None and listing.kind == "sitemap":
+            yield Child(target)
+        elif target is not None:
+            yield Entry(target, listing.lastmod, listing.priority)
 
 
 def priority_of(value: float) -> int:
@@ -120,15 +138,15 @@ def priority_of(value: float) -> int:
 # --- bytes to text ------------------------------------------------------------------------------
 
 
-def _unpacked(body: bytes) -> tuple[str, bool]:
-    """The text of a document, and whether its end is missing."""
+def _unpacked(body: bytes) -> tuple[bytes, bool]:
+    """A document without gzip, and whether its end is missing."""
     cut = False
     for _ in range(_MAX_GZIP_LAYERS):
         if body.startswith(_GZIP):
             body, short = _gunzipped(body)
             cut = cut or short
     cut = cut or len(body) > MAX_BYTES
-    return _decoded(body[:MAX_BYTES].lstrip()), cut
+    return body[:MAX_BYTES].lstrip(), cut
 
 
 def _gunzipped(body: bytes) -> tuple[bytes, bool]:
@@ -142,9 +160,21 @@ def _gunzipped(body: bytes) -> tuple[bytes, bool]:
         return unpacked.so_far(), True
 
 
-def _decoded(body: bytes) -> str:
+def _encoding(body: bytes) -> str:
     declared = encodings.in_xml_declaration(body) or "utf-8"
-    return encodings.decode(body, _UTF_16.get(body[:2]) or encodings.of_text(body, declared))
+    return _UTF_16.get(body[:2]) or encodings.of_text(body, declared)
+
+
+def _texts(body: bytes) -> Iterator[str]:
+    """The text, in pieces if it is UTF-8: as a whole it may take four times the memory of the bytes."""
+    encoding, start = _encoding(body), 0
+    while encoding == "utf-8" and len(body) - start > _PIECE_BYTES:
+        end = body.rfind(b"<", start + 1, start + _PIECE_BYTES)
+        if end < 0:
+            break
+        yield encodings.decode(body[start:end], encoding)
+        start = end
+    yield encodings.decode(body[start:], encoding)
 
 
 # --- text to entries ----------------------------------------------------------------------------
@@ -179,14 +209,39 @@ class _Listing(Struct):
         return self.fields.get(name, ("",))[0]
 
 
-def _listings(text: str, cut: bool) -> Iterator[_Listing]:
+def _listings(body: bytes, cut: bool) -> Iterator[_Listing]:
     """The entries of a document. Only of text does it matter whether it is cut: elements end with a tag."""
-    tokens = islice(_TOKEN.finditer(text), _MAX_TOKENS)
+    tokens = islice(_tokens(_texts(body)), _MAX_TOKENS)
     root = next((token["name"] for token in tokens if _local(token["name"]) in _ROOTS), None)
     if root:
         yield from _in_markup(tokens, _Outline(root))
-    elif not _MARKUP.match(text):
+        return
+    text = encodings.decode(body, _encoding(body))
+    if not _MARKUP.match(text):
         yield from _in_lines(text[: max(text.rfind("\n"), text.rfind("\r")) + 1] if cut else text)
+
+
+def _tokens(texts: Iterator[str]) -> Iterator[re.Match[str]]:
+    """The tokens of a text that comes in pieces, as if it came as a whole."""
+    rest = ""
+    for text in texts:
+        text = rest + text + _as_much(texts, len(rest))  # so that what does not end is not read too often
+        rest = ""
+        for token in _TOKEN.finditer(text):
+            if token.end() == len(text):  # there may be more of it
+                rest = token[0]
+                break
+            yield token
+    yield from _TOKEN.finditer(rest)
+
+
+def _as_much(texts: Iterator[str], length: int) -> str:
+    """The next pieces: at least so many characters, if there are."""
+    pieces: list[str] = []
+    while length > 0 and (text := next(texts, "")):
+        pieces.append(text)
+        length -= len(text)
+    return "".join(pieces)
 
 
 def _in_lines(text: str) -> Iterator[_Listing]:

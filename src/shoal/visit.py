@@ -13,15 +13,17 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from shoal import handle
+from shoal import handle, revisit
 from shoal.crawl import Crawl
 from shoal.fetch import Fetcher
 from shoal.gate import Gate
+from shoal.listing import Lister, of_robots
 from shoal.load import Load
-from shoal.model import Failure, Item, Lease, Link, Outcome, Response, Sign, State
+from shoal.model import SITEMAP, Failure, Item, Lease, Link, Outcome, Response, Sign, State, Visit
 from shoal.parse import Page
 from shoal.policy import Dead, Read, Redirect, Retry, follow, judge, retry, sign_of
 from shoal.robots import Rules
+from shoal.sitemap import MAX_BYTES
 from shoal.traps import Sieve
 from shoal.urls import Wildcard, digest, normalize, path_query
 
@@ -30,6 +32,8 @@ REDIRECTED_AWAY = "redirect out of scope"
 BY_ROBOTS = "robots.txt"
 CANONICAL = "canonical elsewhere"
 NOINDEX = "noindex"
+UNCHANGED = "not modified"
+GONE = "gone"
 MOST_ERROR_CHARS = 4_000  # of a traceback, kept with the dead letter
 
 log = logging.getLogger("shoal.visit")
@@ -49,6 +53,8 @@ class Visitor:
         rules = crawl.traps()
         self._sieve = None if rules is None else Sieve(rules, time.gmtime().tm_year)
         self._load = load
+        self._lister = Lister(crawl)
+        self._listing = asyncio.Lock()  # one at a time: a long one takes much memory
         self._fetcher = fetcher
         self._gate = Gate(fetcher, crawl.settings.user_agent, self._retries)
         self._threads = threads
@@ -79,16 +85,47 @@ class Visitor:
                 attempt.sign = sign_of(rules)
                 return attempt.end(self._judge_failure(rules, lease), rules.detail)
             attempt.crawl_delay_s = self._crawl_delay_s(rules)
+            if self._settings.robots_sitemaps and rules.sitemaps:
+                attempt.links = (of_robots(url),)
             if not rules.allows(path_query(url)):
                 return attempt.skip(BY_ROBOTS)
         attempt.started_at = time.monotonic()
-        answer = await self._fetcher.fetch(url, accepts=self._readable)
+        answer = await self._fetch(lease)
         attempt.answered(answer)
         if attempt.size_bytes is not None:
             self._load.hold(attempt.size_bytes)
         if isinstance(answer, Failure):
             return attempt.end(self._judge_failure(answer, lease), answer.detail)
+        if self._settings.revisit_s is None:
+            return await self._judge(answer, attempt)
+        return await self._compare(answer, attempt)
+
+    async def _fetch(self, lease: Lease) -> Response | Failure:
+        asked = revisit.conditions(revisit.before(lease))
+        if lease.link.key == SITEMAP:
+            return await self._fetcher.fetch(
+                lease.link.url, headers=asked, max_body_bytes=MAX_BYTES, cut=True
+            )
+        return await self._fetcher.fetch(lease.link.url, headers=asked, accepts=self._readable)
+
+    async def _compare(self, answer: Response, attempt: Attempt) -> Outcome:
+        """Judge the answer for a page that is to be revisited: it need not be read if it is as it was."""
+        now, visit = float(int(time.time())), attempt.lease.visit
+        before = revisit.before(attempt.lease)
+        if before is not None and revisit.is_unchanged(before, answer):
+            return attempt.unchanged(revisit.seen_again(before, answer, now))
+        if visit is not None and answer.status in revisit.GONE:
+            return attempt.gone(revisit.gone(visit, now))
+        outcome = await self._judge(answer, attempt)
+        if outcome.state != "done":
+            return outcome
+        return replace(outcome, visit=revisit.read_anew(visit, answer, outcome.items, now))
+
+    async def _judge(self, answer: Response, attempt: Attempt) -> Outcome:
+        lease = attempt.lease
         verdict = judge(answer, lease.attempt, retries=self._retries, now=time.time(), draw=random.random())
+        if isinstance(verdict, Read) and lease.link.key == SITEMAP:
+            return await self._list(answer, attempt)
         if isinstance(verdict, Read):
             return await self._read(answer, attempt)
         if isinstance(verdict, Redirect):
@@ -116,10 +153,13 @@ class Visitor:
         link = attempt.lease.link
         target = normalize(verdict.location, link.url, self._spelling)
         cookie = link.cookie or answer.header("set-cookie") is not None
-        hop = follow(target, link.url, link.via, set_cookie=cookie)
+        via = (
+            () if attempt.lease.visit and link.key != SITEMAP else link.via
+        )  # where it once came from is past
+        hop = follow(target, link.url, via, set_cookie=cookie)
         if isinstance(hop, Dead):
             return attempt.end(hop, f"to {verdict.location}")
-        if self._scope.reason(hop.url, link.url) is not None:
+        if not self._may_follow(hop.url, link):
             if link.depth == 0:
                 log.warning("%s redirects to %s, which is out of scope", link.url, hop.url)
             return attempt.done(REDIRECTED_AWAY, f"to {hop.url}")
@@ -127,12 +167,27 @@ class Visitor:
             url=hop.url,
             priority=link.priority,
             depth=link.depth,
-            key=hop.key,
+            key=SITEMAP if link.key == SITEMAP else hop.key,
             via=hop.via,
             cookie=cookie,
             meta=link.meta,
         )
         return attempt.done(REDIRECTED, f"to {hop.url}", links=(further,))
+
+    def _may_follow(self, url: str, link: Link) -> bool:
+        if link.key == SITEMAP:
+            return self._lister.may_read(url, link.url)
+        return self._scope.reason(url, link.url) is None
+
+    async def _list(self, answer: Response, attempt: Attempt) -> Outcome:
+        """Read a sitemap, in a thread: a long one takes seconds."""
+        link = attempt.lease.link
+        loop = asyncio.get_running_loop()
+        async with self._listing:
+            links = await loop.run_in_executor(self._threads, self._lister.links, answer.body, link)
+        if not links:
+            log.warning("%s lists no pages that belong to the crawl", link.url)
+        return attempt.done(SITEMAP, f"it lists {len(links)}", links=links)
 
     async def _read(self, answer: Response, attempt: Attempt) -> Outcome:
         page = Page(
@@ -186,6 +241,8 @@ class Attempt:
         """Of the body; None if there was no answer."""
         self.digest: int | None = None
         self.sign: Sign = ""
+        self.links: tuple[Link, ...] = ()
+        """What was found on the way to the page, however it ends."""
         self._status = 0
         self._elapsed_s = 0.0
 
@@ -205,6 +262,14 @@ class Attempt:
         links: tuple[Link, ...] = (),
     ) -> Outcome:
         return self._outcome("done", reason, error, items=items, links=links)
+
+    def unchanged(self, visit: Visit) -> Outcome:
+        """The page is as its last visit found it."""
+        return replace(self._outcome("done", UNCHANGED), visit=visit, unchanged=True)
+
+    def gone(self, visit: Visit) -> Outcome:
+        """The page was there, and is not any more."""
+        return replace(self._outcome("dead", GONE, f"HTTP {self._status}"), visit=visit)
 
     def skip(self, reason: str) -> Outcome:
         return self._outcome("skipped", reason)
@@ -247,7 +312,7 @@ class Attempt:
             crawl_delay_s=self.crawl_delay_s,
             sign=self.sign,
             pause_s=pause_s,
-            links=links,
+            links=(*self.links, *links) if self.links else links,
             items=items,
             digest=self.digest if state == "done" else None,
         )

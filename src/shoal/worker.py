@@ -23,6 +23,7 @@ from typing import Protocol, TypeVar
 from msgspec.structs import replace
 
 from shoal.crawl import Crawl
+from shoal.due import revisit_due
 from shoal.errors import FrontierUnavailable, ShoalError, StoreUnavailable
 from shoal.fetch import Fetcher, FetchSettings, address_kind
 from shoal.frontier import Frontier
@@ -193,6 +194,8 @@ class Worker:
         )
         self._frontier.beat(beat, 3 * TEND_S)
         reap_dead(self._frontier)
+        if not self._drain:
+            revisit_due(self._frontier, self._crawl)
         held = [*self._fetching, *(outcome.lease.token for outcome in finished)]
         return self._frontier.extend(held, LEASE_S)
 
@@ -268,7 +271,7 @@ def load_of(crawl: Crawl) -> Load:
 def fetch_settings(crawl: Crawl) -> FetchSettings:
     """How to fetch for this crawl. Seeds on loopback or private addresses open these to the whole crawl."""
     settings = crawl.settings
-    opened = {address_kind(url) for url in crawl.seed_urls()}
+    opened = {address_kind(url) for url in crawl.start_urls()}
     return FetchSettings(
         user_agent=settings.user_agent,
         headers=settings.headers,

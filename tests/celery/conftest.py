@@ -74,7 +74,9 @@ class Running:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env=os.environ | {"PYTHONPATH": str(project.folder)} | (environment or {}),
+                env=os.environ
+                | {"PYTHONPATH": os.pathsep.join([str(project.folder), *sys.path])}
+                | (environment or {}),
             )
 
     @property

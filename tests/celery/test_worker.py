@@ -185,3 +185,13 @@ def test_a_frontier_that_cannot_be_used_ends_the_worker(new_project, tmp_path):
     assert worker.process.wait(20) == 2
     assert f"cannot open the state file {tmp_path}/no/where" in worker.said()
     assert "Traceback" not in worker.said()
+
+
+def test_pages_are_visited_again_for_ever(new_project, site):
+    """With `revisit_s` a worker queues what is due, again and again."""
+    project = new_project(FOLLOW.replace("per_host=32", "per_host=32, max_pages=5, revisit_s=1.0"))
+    project.module.scrape.delay(site.url)
+    worker = project.worker("-c", "2").ready()
+    until(lambda: site.fetches()[site.url] >= 3, 60, "the third visit")
+    assert worker.stop() == 0
+    assert project.stats().done + project.stats().queued >= 5

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from shoal import caution
 from shoal.caution import WELL, Caution
 from shoal.frontier.base import AT_ONCE
-from shoal.model import Grant, Lease, Limits, Link, Outcome, PageRecord, Stats
+from shoal.model import Grant, Lease, Limits, Link, Outcome, PageRecord, Stats, Visit
 from shoal.urls import fingerprint, host_key
 
 STATES = ("queued", "overflow", "leased", "done", "dead", "skipped")
@@ -47,6 +47,7 @@ class Page:
     status: int = 0
     finished_at: float | None = None
     items: tuple = ()
+    visit: Visit | None = None
 
     def is_due(self, now):
         return self.not_before is None or self.not_before <= now
@@ -257,7 +258,7 @@ class Oracle:
         page.worker, page.deadline, page.not_before = worker, now + seconds, None
         self.return_links(page.host, now)
         identity, attempt = fingerprint(page.link.url, page.link.key), page.attempts + 1
-        return Lease(token, identity, page.link, page.host, attempt, page.losses)
+        return Lease(token, identity, page.link, page.host, attempt, page.losses, page.visit)
 
     def take_back(self, now):
         self.lose([page for page in self.having("leased") if page.deadline < now], now)
@@ -305,7 +306,9 @@ class Oracle:
 
     def finish(self, page, outcome: Outcome, now):
         again = outcome.state == "queued"
-        page.state, page.worker, page.deadline, page.items = outcome.state, "", None, outcome.items
+        page.state, page.worker, page.deadline = outcome.state, "", None
+        page.items = page.items if outcome.keeps_rows else outcome.items
+        page.visit = outcome.visit or page.visit
         page.reason, page.error, page.status = outcome.reason, outcome.error, outcome.status
         page.not_before = now + outcome.retry_s if again and outcome.retry_s else None
         page.finished_at, page.attempts = None if again else now, page.attempts + 1
@@ -371,12 +374,23 @@ class Oracle:
         self.producers[name] = now + seconds
         return self.space() > self.count("overflow")
 
+    def revisit(self, seconds, *, now):
+        ended = [page for page in self.pages.values() if page.finished_at is not None]
+        pages = [page for page in ended if page.visit and page.finished_at <= now - seconds]
+        for page in pages:
+            self.begin_again(page)
+            page.added_at = now
+        return len(pages)
+
+    def begin_again(self, page):
+        page.state, page.finished_at, page.reason, page.error = "queued", None, "", ""
+        page.attempts = page.losses = page.status = 0
+
     def redrive(self, *, now, url=None, host=None, reason=None):
         pages = [page for page in self.having("dead", host) if reason in (None, page.reason)]
         pages = [page for page in pages if url in (None, page.link.url)]
         for page in pages:
-            page.state, page.finished_at, page.reason, page.error = "queued", None, "", ""
-            page.attempts = page.losses = page.status = 0
+            self.begin_again(page)
             if self.is_given_up(page.host, now):
                 self.hosts[page.host].caution, self.hosts[page.host].paused_until = WELL, -inf
         return len(pages)

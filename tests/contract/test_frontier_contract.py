@@ -9,9 +9,10 @@ import threading
 import time
 
 import pytest
+from msgspec.structs import replace
 
 from shoal.errors import ConfigError
-from shoal.model import Beat, Limits, Link, Outcome, Stats
+from shoal.model import Beat, Limits, Link, Outcome, Stats, Visit
 from shoal.urls import fingerprint, host_key
 
 NOW = 4_000_000_000.0
@@ -1376,6 +1377,130 @@ def test_redrive_by_url_host_or_reason(frontier, which, expected):
     fetch(frontier, C, "skipped", reason="HTTP 404")
     assert frontier.redrive(**which, now=NOW) == len(expected)
     assert sorted(leased_urls(frontier)) == expected
+
+
+# --- pages that are visited again -----------------------------------------------------------------
+
+VISIT = Visit(1.0, 2.0, 1.0, etag='"a"', digest=-(2**63), rows=2)
+
+
+@pytest.mark.parametrize("state", ["done", "dead", "skipped"])
+def test_revisit_queues_ended_pages_again_if_a_visit_was_recorded(frontier, state):
+    """With fresh attempts and found now; others stay as they are, in every counter."""
+    frontier.configure(Limits(max_pages=10, max_pages_per_host=10))
+    fetch(frontier, A, state, visit=VISIT, reason="x", error="y", status=503)
+    fetch(frontier, B, state)
+    assert frontier.revisit(0, now=NOW + 90) == 1
+    record, stats = frontier.why(A), frontier.stats(now=NOW + 90)
+    assert (record.state, record.attempts, record.losses, record.reason, record.visit) == (
+        *("queued", 0, 0, "", VISIT),
+    )
+    assert record.added_at == NOW + 90
+    assert stats.oldest_s < 60
+    assert (getattr(stats, state), stats.queued, stats.retrying, stats.seen) == (1, 1, 0, 2)
+    assert {host.host: host.done for host in frontier.hosts()} == {
+        "a.test": 0,
+        "b.test": 1 if state == "done" else 0,
+    }
+    (page,) = lease(frontier, at=NOW + 90)
+    assert (page.link.url, page.link.priority, page.attempt, page.visit) == (A, 9, 1, VISIT)
+
+
+def test_revisit_takes_what_ended_long_enough_ago(frontier):
+    """To the very moment."""
+    fetch(frontier, A, visit=VISIT)
+    assert frontier.revisit(10, now=NOW + 9.5) == 0
+    assert frontier.revisit(10, now=NOW + 10) == 1
+    assert frontier.revisit(10, now=NOW + 100) == 0
+
+
+def test_revisit_goes_in_batches_until_nothing_is_left(frontier):
+    """The oldest come first."""
+    frontier.configure(Limits(per_host=2000))
+    fetch(frontier, B)
+    add(frontier, *(f"{A}{n}" for n in range(1200)))
+    fetch(frontier, A, at=NOW - 50, visit=VISIT)
+    commit(frontier, *(done(page, visit=VISIT) for page in lease(frontier, 1200)))
+    counts = []
+    while not counts or counts[-1]:
+        counts.append(frontier.revisit(0, now=NOW))
+        assert len(counts) > 1 or frontier.why(A).state == "queued"
+    assert sum(counts) == 1201
+    assert frontier.stats(now=NOW).queued == 1201
+
+
+def test_a_visit_stays_with_its_page(frontier):
+    """Through leases, losses, failures and redrives, until another is recorded."""
+    fetch(frontier, A, visit=VISIT)
+    frontier.revisit(0, now=NOW)
+    lease(frontier)
+    frontier.reap("ann", now=NOW)
+    (page,) = lease(frontier)
+    assert (page.visit, page.losses) == (VISIT, 1)
+    commit(frontier, Outcome(page, "queued", reason="timeout", retry_s=5))
+    assert frontier.why(A).visit == VISIT
+    (page,) = lease(frontier, at=NOW + 6)
+    commit(frontier, Outcome(page, "dead", reason="timeout"), at=NOW + 6)
+    assert frontier.dead()[0].visit == VISIT
+    frontier.redrive(now=NOW + 6)
+    (page,) = lease(frontier, at=NOW + 6)
+    assert page.visit == VISIT
+    other = Visit(1.0, 5.0, 4.0)
+    commit(frontier, done(page, visit=other), at=NOW + 6)
+    assert frontier.why(A).visit == other
+
+
+def test_a_link_with_all_that_belongs_to_it_is_visited_again(frontier):
+    """Its depth, priority, key and data are what they were."""
+    link = Link(A, priority=4, depth=2, key="k", via=(B,), cookie=True, meta={"n": 1})
+    frontier.add([link], now=NOW)
+    (page,) = lease(frontier)
+    commit(frontier, done(page, visit=VISIT))
+    frontier.revisit(0, now=NOW)
+    assert lease(frontier)[0].link == link
+
+
+def test_a_page_that_is_redriven_or_forgotten_is_not_revisited_as_well(frontier):
+    """It is queued once, or not known."""
+    fetch(frontier, A, "dead", visit=VISIT)
+    fetch(frontier, B, visit=VISIT)
+    frontier.redrive(now=NOW)
+    frontier.forget(B)
+    assert frontier.revisit(0, now=NOW) == 0
+    assert (frontier.stats(now=NOW).seen, frontier.why(B)) == (1, None)
+    assert add(frontier, B) == 1
+
+
+def test_the_number_of_items_is_that_of_the_last_visits(frontier):
+    """Rows that were replaced are counted no more; those that stay still are."""
+    items = tuple({"n": n} for n in range(3))
+    fetch(frontier, A, items=items[:2], visit=VISIT)
+
+    def visit(**fields):
+        frontier.revisit(0, now=NOW)
+        (page,) = lease(frontier)
+        commit(frontier, Outcome(page, **fields))
+        return frontier.stats(now=NOW).items
+
+    assert visit(state="done", unchanged=True, visit=VISIT) == 2
+    assert visit(state="dead") == 2
+    assert visit(state="done", items=items, visit=replace(VISIT, rows=3)) == 3
+    assert visit(state="dead", visit=replace(VISIT, rows=0)) == 0
+
+
+def test_items_that_are_kept_say_when_they_were_seen(keeping):
+    """And are replaced, or stay, as the outcome says."""
+    fetch(keeping, A, items=({"n": 1}, {"n": 2}), visit=VISIT)
+    assert [item["n"] for item in keeping.items()] == [1, 2]
+    keeping.revisit(0, now=NOW)
+    (page,) = lease(keeping)
+    seen = Visit(1.0, 9.0, 1.0, rows=2)
+    commit(keeping, done(page, unchanged=True, visit=seen))
+    assert list(keeping.items()) == [{"n": 1, **seen.fields()}, {"n": 2, **seen.fields()}]
+    keeping.revisit(0, now=NOW)
+    (page,) = lease(keeping)
+    commit(keeping, done(page, items=({"n": 3},), visit=seen))
+    assert [item["n"] for item in keeping.items()] == [3]
 
 
 def test_skipped_pages_are_listed_the_oldest_first(frontier):

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from oracle import LOST, Oracle
 
 from shoal.caution import GIVEN_UP
-from shoal.model import Limits, Link, Outcome, PageRecord, Quota, Sign
+from shoal.model import Limits, Link, Outcome, PageRecord, Quota, Sign, Visit
 
 LATER = 4_000_000_000.0
 """Ahead of every real clock, by which verbs go that take no `now`."""
@@ -79,6 +79,7 @@ limits = st.builds(
     host_give_up=st.sampled_from([0, 2, 8]),
 )
 positions = st.sampled_from([None, ("rows.jsonl", 100), ("rows.csv", 7), ("rows.csv", 9)])
+visits = st.sampled_from([None, None, Visit(1.0, 2.0, 1.0), Visit(1.0, 3.0, 3.0, etag='"v"', rows=2)])
 durations = st.sampled_from([0.5, 1.0, 2.5, 10.0, 60.0])
 
 
@@ -87,6 +88,7 @@ def outcomes(draw, lease, held_s, signs):
     """Any end of a lease that has been held for `held_s`, with one of these signs."""
     state = draw(st.sampled_from(["done", "done", "done", "dead", "skipped", "queued", "queued"]))
     rows = draw(st.integers(0, 2)) if state == "done" else 0
+    visit = draw(visits)
     return Outcome(
         lease=lease,
         state=state,
@@ -102,6 +104,8 @@ def outcomes(draw, lease, held_s, signs):
         pause_s=draw(st.sampled_from([0.0, 0.0, 0.0, 2.5])),
         links=tuple(draw(st.lists(links, max_size=3))),
         items=tuple({"url": lease.link.url + lease.link.key, "index": index} for index in range(rows)),
+        visit=visit,
+        unchanged=state == "done" and lease.visit is not None and draw(st.booleans()),
     )
 
 
@@ -317,6 +321,11 @@ class Machine(RuleBasedStateMachine):
         _, frontier, oracle = self.at(where)
         assert frontier.redrive(**which, now=self.now) == oracle.redrive(**which, now=self.now)
 
+    @rule(where=wheres, seconds=st.sampled_from([0.0, 2.5, 60.0]))
+    def revisit(self, where, seconds):
+        _, frontier, oracle = self.at(where)
+        assert frontier.revisit(seconds, now=self.now) == oracle.revisit(seconds, now=self.now)
+
     @rule(where=wheres, url=urls, key=keys)
     def forget(self, where, url, key):
         crawl, frontier, oracle = self.at(where)
@@ -366,7 +375,7 @@ class Machine(RuleBasedStateMachine):
 
 def forgetful(page):
     """What a back end still knows of a page that does not remember what is done."""
-    if page.state == "done":
+    if page.state == "done" and page.visit is None:
         return PageRecord(url=page.url, state="done", host=page.host)
     return replace(page, parent="", added_at=page.added_at // 1)
 

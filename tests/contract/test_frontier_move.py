@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from test_frontier_contract import NOW, A, B, C, add, commit, done, lease
 
-from shoal.model import Limits, Link, Outcome
+from shoal.model import Limits, Link, Outcome, Visit
 
 D, E = "http://d.test/", "http://d.test/2"
 
@@ -75,3 +75,29 @@ def test_a_paused_crawl_arrives_paused(filled, backends):
         frontier = target.open("new")
         frontier.load(*filled.dump())
         assert frontier.stats(now=NOW).paused
+
+
+def test_visits_move_along(place, backends):
+    """What is to be revisited is, in its new place, from any state."""
+    visit = Visit(1.0, 2.0, 1.0, etag='"a"', rows=1)
+    frontier = place.open("old")
+    add(frontier, A, B, C, D)
+    frontier.add([Link(E, key="k", meta={"n": 1})], now=NOW)
+    frontier.configure(Limits(per_host=3))
+    first, second, third, _ = lease(frontier)
+    commit(
+        frontier,
+        done(first, visit=visit),
+        Outcome(second, "dead", reason="gone", visit=visit),
+        Outcome(third, "queued", reason="timeout", visit=visit),
+    )
+    for target in backends.values():
+        moved = target.open("new")
+        moved.load(*frontier.dump())
+        assert moved.why(first.link.url).visit == moved.why(third.link.url).visit == visit
+        assert moved.why(third.link.url).reason == "timeout"
+        before = moved.stats(now=NOW)
+        assert moved.revisit(10, now=NOW + 20) == 2
+        after = moved.stats(now=NOW + 20)
+        assert (after.queued, after.done, after.dead) == (before.queued + 2, 0, 0)
+        assert moved.why(second.link.url).visit == visit

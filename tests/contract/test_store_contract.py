@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,9 +23,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledger import TARGETS, Ledger, outcome, page
+from msgspec.structs import replace
 from places import FilePlace, Place, PostgresPlace, read_file, rows_of
 
 from shoal.errors import ConfigError, StoreError, StoreUnavailable
+from shoal.model import SEEN_FIELDS, Outcome, State, Visit
 from shoal.store import open_store
 from shoal.store.base import Store
 from shoal.store.csv import CsvStore
@@ -794,3 +797,112 @@ def test_sqlite_columns_can_be_given(tmp_path: Path):
         ledger.write(store, [outcome(1, {"select": 1, "": 2, 'b"c': 3})])
     (row,) = read_file("sqlite", tmp_path / "a.db")
     assert list(row.items())[5:] == [("url", "https://shop.example/1"), ('b"c', 3), ("select", 1), ("", 2)]
+
+
+# --- pages that are visited again -----------------------------------------------------------------
+
+SEEN = Visit(1_000.0, 1_000.0, 1_000.0, rows=2)
+LATER = replace(SEEN, last_seen=5_000.0)
+replacing = pytest.mark.parametrize("place", ["sqlite", "postgresql"], indirect=True)
+
+
+def visited(
+    token: int, *rows: int, before: Visit | None = SEEN, state: State = "done", **fields: object
+) -> Outcome:
+    """How page 1 ended at this token, with so many rows."""
+    found = outcome(token, *({"url": "u", "n": n} for n in rows), page=1, state=state)
+    return replace(found, lease=replace(found.lease, visit=before), **fields)
+
+
+def first_visit(place: Place) -> Store:
+    """A store with two rows of page 1."""
+    store = place.open()
+    place.ledger.write(store, [visited(1, 0, 1, before=None, visit=SEEN)])
+    return store
+
+
+def seen(place: Place) -> list[tuple[str, ...]]:
+    """What rows say of their visits, as text."""
+    fields = ("n", *SEEN_FIELDS)
+    found = [[row[name] for name in fields] for row in place.read()]
+    return sorted(tuple(str(each)[:19].replace(" ", "T").replace("Z", "") for each in row) for row in found)
+
+
+def test_rows_say_when_their_page_was_seen(place: Place):
+    """In every store: first, last, and when it changed."""
+    first_visit(place)
+    at = datetime.fromtimestamp(1_000, UTC).isoformat()[:19]
+    assert seen(place) == [("0", at, at, at), ("1", at, at, at)]
+
+
+@replacing
+def test_rows_of_an_unchanged_page_are_seen_again(place: Place):
+    """By every store that can change rows; whoever had the page before changes nothing any more."""
+    store = first_visit(place)
+    place.ledger.write(store, [visited(3, visit=LATER, unchanged=True)])
+    first, last = (datetime.fromtimestamp(at, UTC).isoformat()[:19] for at in (1_000, 5_000))
+    assert seen(place) == [("0", first, last, first), ("1", first, last, first)]
+    place.ledger.write(store, [visited(2, 7, visit=LATER)], lost=[2])
+    assert [row[0] for row in seen(place)] == ["0", "1"]
+
+
+@only_files
+def test_files_keep_what_they_have(place: Place):
+    """An unchanged page adds nothing, nor does one that is gone; a changed one adds its rows."""
+    store = first_visit(place)
+    place.ledger.write(store, [visited(2, visit=LATER, unchanged=True)])
+    place.ledger.write(store, [visited(3, visit=LATER, state="dead")])
+    assert place.rows() == [("u", 0), ("u", 1)]
+    place.ledger.write(store, [visited(4, 5, visit=LATER)])
+    assert place.rows() == [("u", 0), ("u", 1), ("u", 5)]
+
+
+@replacing
+def test_a_changed_page_replaces_its_rows(place: Place):
+    """All of them, even if there are fewer now, or none."""
+    store = first_visit(place)
+    place.ledger.write(store, [visited(2, 5, visit=LATER)])
+    assert place.rows() == [("u", 5)]
+    place.ledger.write(store, [visited(3, visit=LATER)])
+    assert place.rows() == []
+
+
+@replacing
+def test_a_page_that_is_gone_loses_its_rows(place: Place):
+    """The rows are what the site shows now."""
+    store = first_visit(place)
+    place.ledger.write(store, [visited(2, visit=LATER, state="dead")])
+    assert place.rows() == []
+
+
+@replacing
+@pytest.mark.parametrize("state", ["dead", "skipped", "queued"])
+def test_a_page_that_could_not_be_read_again_keeps_its_rows(place: Place, state: State):
+    """Nothing came of the visit."""
+    store = first_visit(place)
+    place.ledger.write(store, [visited(2, state=state)])
+    assert place.rows() == [("u", 0), ("u", 1)]
+
+
+@replacing
+def test_a_page_without_rows_may_be_unchanged(place: Place):
+    """Even if no row was ever seen before."""
+    store = place.open()
+    place.ledger.write(store, [visited(1, before=None, visit=SEEN)])
+    place.ledger.write(store, [visited(2, visit=LATER, unchanged=True)])
+    place.ledger.write(store, [visited(3, 4, visit=LATER)])
+    assert place.rows() == [("u", 4)]
+
+
+@place_of("postgresql")
+def test_moments_are_moments_in_postgresql(place: PostgresPlace):
+    """So that they can be compared with now(); but a column that is there already takes what it can."""
+    first_visit(place)
+    assert {place.columns()[name] for name in SEEN_FIELDS} == {"timestamp with time zone"}
+    place.db.execute("ALTER TABLE items ALTER last_seen TYPE jsonb USING to_jsonb(last_seen)")
+    place.db.execute("ALTER TABLE items ALTER first_seen TYPE text")
+    store = place.open()
+    place.ledger.write(store, [visited(2, visit=LATER, unchanged=True)])
+    assert str(place.read()[0]["last_seen"]).startswith("1970-01-01T01:23:20")
+    place.ledger.write(store, [visited(3, 1, visit=LATER)])
+    assert place.rows() == [("u", 1)]

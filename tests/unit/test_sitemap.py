@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import time
+import tracemalloc
 from xml.etree import ElementTree
 
 import pytest
@@ -488,3 +489,37 @@ def test_any_well_formed_document(texts: list[str], encoding: str) -> None:
     pages = [normalize(text.strip(), URL) for text in texts if text.strip()]
     listed = _parse(ElementTree.tostring(urlset, encoding)).links
     assert [entry.url for entry in listed] == list(dict.fromkeys(filter(None, pages)))
+
+
+# --- long ones ----------------------------------------------------------------------------------
+
+
+def test_a_long_document_is_read_in_pieces() -> None:
+    """As it would be as a whole, wherever the pieces end: in comments, CDATA and letters of several bytes."""
+    junk = [
+        "<!-- <url><loc>/no</loc></url> -->",
+        "<image:image><![CDATA[<loc>/no</loc> é]]></image:image>",
+        "日",
+    ]
+    entries = [f"<url>{junk[n % 3] * (n % 50)}<loc>/{n}é</loc></url>" for n in range(12_000)]
+    document = _urlset("".join(entries)).encode()
+    assert len(document) > 5 * 2**20
+    assert _pages(document) == [f"/{n}%C3%A9" for n in range(12_000)]
+
+
+def test_a_comment_longer_than_a_piece() -> None:
+    """It hides what is in it, and takes no longer than it must."""
+    long = f"<!-- {'<url><loc>/no</loc></url>' * 400_000} -->"
+    assert _pages(_urlset(f"<url><loc>/a</loc></url>{long}<url><loc>/b</loc></url>")) == ["/a", "/b"]
+    assert _pages(_urlset(f"<url><loc>/a</loc></url>{long[:-4]}")) == ["/a"]
+
+
+def test_a_long_document_takes_little_more_memory_than_its_bytes() -> None:
+    """As text as a whole it would take four times as much."""
+    filler = "<image:title>\N{FISH}" + "x" * 10_000 + "</image:title>"
+    document = _urlset("".join(f"<url>{filler}<loc>/{n}</loc></url>" for n in range(3_000))).encode()
+    tracemalloc.start()
+    assert len(_parse(document).links) == 3_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < len(document)

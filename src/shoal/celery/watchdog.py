@@ -17,6 +17,7 @@ from celery.worker.control import inspect_command
 
 from shoal.celery import drain, slices
 from shoal.celery.office import SLICE, Office, offices
+from shoal.due import revisit_due
 from shoal.errors import FrontierUnavailable, ShoalError, StoreUnavailable
 from shoal.frontier.tickets import Ticket
 from shoal.liveness import worker_name
@@ -87,6 +88,7 @@ class Watchdog(bootsteps.StartStopStep):  # type: ignore[misc]
             self._prepare()
 
         def tick(desk: Any) -> None:
+            revisit_due(desk.frontier, office.job.crawl)
             desk.tick(worker_name(worker.hostname), room)
             for slot in desk.crew().slots:
                 slices.progress[office.name, slot.ticket.slot] = {"state": slot.state, "pages": slot.pages}

@@ -12,6 +12,7 @@
     leased  --the deadline passes, or reap-->  queued; dead after `max_losses` such losses
     queued  --lease, if its host was given up-->  dead
     dead    --redrive-->           queued     (attempts start again)
+    done, dead or skipped  --revisit-->  queued     (if a visit of it was recorded; attempts start again)
     any but leased  --forget-->    unknown
 
 No state changes anywhere else. Counters change in the same step as the states that they count.
@@ -118,11 +119,21 @@ class Frontier(ABC):
         host has nothing left that is due and of their priority or higher, first in first out: as many of one
         priority as there is room for, at least one and at most AT_ONCE. So every host goes on giving its
         best links, whatever the queue is full of.
+        The visit of an outcome is recorded with its page, whatever the state, and comes with its next leases;
+        an outcome without one leaves what was recorded. If it `keeps_rows`, so are the items.
         The host's clock: the next fetch not before the start of this one (now - age_s) + delay, nor
         before now + pause_s. The delay is the largest of `Limits.delay_s`, the last crawl_delay_s told (of
         a domain: the longest) and that of its caution, which the sign of each outcome moves, as it may
         lengthen the pause. A host with `host_give_up` troubles in a row is given up until its pause is over.
         A lease that ends without a commit counts as a fetch that started at its end, and tells nothing.
+        """
+
+    @abstractmethod
+    def revisit(self, seconds: float, *, now: float | None = None) -> int:
+        """Queue again the pages that ended `seconds` ago or earlier, if a visit of them was recorded.
+
+        They come as those that come back do, with fresh attempts, and count as found now. Returns how many:
+        a few hundred at most, the oldest first, so call it until it returns 0.
         """
 
     @abstractmethod
@@ -172,8 +183,8 @@ class Frontier(ABC):
     remembers_done: bool = True
     """Whether all is kept of pages that are done, and of every page where it was found.
 
-    Without it `why` knows of a page that is done no more than that, and no `parent` of any; times of being
-    added are whole seconds.
+    Without it `why` knows of a page that is done no more than that, unless a visit of it was recorded, and no
+    `parent` of any; times of being added are whole seconds.
     """
 
     @property

@@ -4,7 +4,7 @@ Every verb is one Lua script (lua/*.lua; lua/lib.lua describes the keys), so it 
 all, by Redis's own clock. All keys of a crawl share one hash tag: `shoal:{NAME}:...`.
 
 What Redis keeps of a page is small: a queued one costs little more than its URL, and of a page that is
-done nothing is left but its fingerprint in the seen set.
+done nothing is left but its fingerprint in the seen set, unless it is to be revisited.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ SEEN_CAPACITY = 262_144
 
 log = logging.getLogger("shoal.frontier")
 
-ENDED: tuple[State, ...] = ("dead", "skipped")
+ENDED: tuple[State, ...] = ("dead", "skipped", "done")
 _WAITING: dict[str, State] = {"o": "overflow", "q": "queued"}  # which way links go
 _COUNTERS = (
     "queued",
@@ -89,7 +89,10 @@ _COUNTERS = (
 
 
 class RedisFrontier(Frontier):
-    """See `shoal.frontier.base.Frontier`. Of a page that is done, `why` knows the state and no more."""
+    """See `shoal.frontier.base.Frontier`.
+
+    Of a page that is done, and is not to be revisited, `why` knows the state and no more.
+    """
 
     remembers_done = False
 
@@ -217,6 +220,9 @@ class RedisFrontier(Frontier):
         self._seen.clear()
         self._in_doubt = True
         self._bell.reset()
+
+    def revisit(self, seconds: float, *, now: float | None = None) -> int:
+        return int(self._call("revisit", seconds, now=now))
 
     def extend(self, tokens: Collection[int], seconds: float, *, now: float | None = None) -> frozenset[int]:
         lost = frozenset(map(int, self._call("extend", list(tokens), seconds, now=now)))
@@ -353,7 +359,9 @@ class RedisFrontier(Frontier):
 
     def why(self, url: str, key: str = "") -> PageRecord | None:
         found = self._find(url, key)
-        if found is not None and found.state == "done":  # or queued; and looking takes a while
+        if (
+            found is not None and found.state == "done" and not found.visit
+        ):  # or queued; looking takes a while
             return self._find_queued(url, key) or self._find(url, key)
         return found
 

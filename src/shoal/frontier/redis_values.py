@@ -11,7 +11,7 @@ from shoal import caution
 from shoal.caution import WELL, Caution
 from shoal.frontier.base import check_priority
 from shoal.frontier.snapshot import HostState, PageState
-from shoal.model import HostRecord, Lease, Limits, Link, Outcome, PageRecord, State
+from shoal.model import HostRecord, Lease, Limits, Link, Outcome, PageRecord, State, Visit
 from shoal.urls import fingerprint
 
 HostKey = Callable[[str], str]
@@ -33,6 +33,10 @@ class StoredLink(msgspec.Struct, array_like=True):
     reason: str = ""
     error: str = ""
     status: int = 0
+    seen: str | None = None
+
+    def visit(self) -> Visit | None:
+        return msgspec.json.decode(self.seen, type=Visit) if self.seen else None
 
     def link(self, host: str, priority: int) -> Link:
         more = msgspec.json.decode(self.more) if self.more else {}
@@ -145,8 +149,13 @@ def pack_outcome(outcome: Outcome) -> tuple[object, ...]:
         -1 if asked_s is None else asked_s,
         outcome.sign,
         outcome.pause_s,
-        len(outcome.items),
+        outcome.rows_more,
+        "" if outcome.visit is None else _pack_visit(outcome.visit),
     )
+
+
+def _pack_visit(visit: Visit) -> str:
+    return msgspec.json.encode(visit).decode()
 
 
 def read_lease(token: int, host: bytes, priority: int, packed: bytes) -> Lease:
@@ -160,6 +169,7 @@ def read_lease(token: int, host: bytes, priority: int, packed: bytes) -> Lease:
         host=host.decode(),
         attempt=found.attempts + 1,
         losses=found.losses,
+        visit=found.visit(),
     )
 
 
@@ -179,6 +189,7 @@ def read_record(state: State, packed: bytes) -> PageRecord:
         status=record.status,
         added_at=record.link.added_at,
         finished_at=record.ended_at,
+        visit=record.link.visit(),
     )
 
 
@@ -196,6 +207,7 @@ def stored_record(url: str, host: str, state: State, priority: int, link: Stored
         error=link.error,
         status=link.status,
         added_at=link.added_at,
+        visit=link.visit(),
     )
 
 
@@ -271,11 +283,12 @@ def queued_state(place: StoredPlace, not_before: float | None = None, state: Sta
         reason=place.link.reason,
         error=place.link.error,
         status=place.link.status,
+        visit=place.link.visit(),
     )
 
 
 def ended_state(state: State, packed: bytes) -> PageState:
-    """A page that is dead or skipped, for `dump`."""
+    """A page that has ended and of which there is a record, for `dump`."""
     record = msgspec.msgpack.decode(packed, type=StoredRecord)
     link = record.link.link(record.host, record.priority)
     return PageState(
@@ -290,18 +303,21 @@ def ended_state(state: State, packed: bytes) -> PageState:
         status=record.status,
         reason=record.reason,
         error=record.error,
+        visit=record.link.visit(),
     )
 
 
 def pack_page_state(page: PageState, host_key: HostKey) -> tuple[object, ...]:
     """A page for load.lua."""
-    if page.link is None or page.state == "done":
+    if page.link is None or (page.state == "done" and page.visit is None):
         return (str(page.fingerprint),)
     _, host, _, _, _, short, *more = pack_link(page.link, host_key)
     stored = [short, page.link.depth, page.attempts, page.losses, int(page.added_at), *more]
-    if page.state == "queued" and page.reason:
+    if page.visit or (page.state == "queued" and page.reason):
         stored.extend(["", ""][len(more) :])
         stored.extend([page.reason, page.error, page.status])
+    if page.visit:
+        stored.append(_pack_visit(page.visit))
     return (
         str(page.fingerprint),
         page.state,

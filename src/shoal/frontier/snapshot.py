@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from shoal.caution import Caution
-from shoal.model import Limits, Link, State
+from shoal.model import Limits, Link, State, Visit
 
 Value = TypeVar("Value")
 
@@ -57,6 +57,7 @@ class PageState(Struct, frozen=True):
     status: int = 0
     reason: str = ""
     error: str = ""
+    visit: Visit | None = None
 
 
 def chunked(values: Iterable[Value], size: int) -> Iterator[list[Value]]:

@@ -29,7 +29,7 @@ from shoal.frontier.sqlite_move import (
     load_pages,
 )
 from shoal.frontier.sqlite_rows import HOST_COLUMNS, CrawlRow, HostRow
-from shoal.frontier.sqlite_step import Step, to_json
+from shoal.frontier.sqlite_step import Step, read_visit, to_json
 from shoal.model import (
     Beat,
     Grant,
@@ -40,6 +40,7 @@ from shoal.model import (
     Outcome,
     PageRecord,
     Stats,
+    Visit,
     WorkerRecord,
 )
 from shoal.scope import HOST_KEYS
@@ -57,7 +58,7 @@ _TABLES = (
 _RECORD = """
     SELECT p.url, p.state, p.priority, p.depth, p.attempts, p.losses, coalesce(h.host, ''),
            p.reason, p.error, p.status, coalesce(parent.url, ''), p.added_at, p.finished_at, p.not_before,
-           coalesce(l.worker, ''), l.deadline
+           coalesce(l.worker, ''), l.deadline, p.visit
     FROM pages p LEFT JOIN hosts h ON h.id = p.host
     LEFT JOIN pages parent ON parent.id = p.parent
     LEFT JOIN leases l ON p.state = 'leased' AND l.crawl = p.crawl AND l.page = p.id
@@ -150,9 +151,15 @@ class SqliteFrontier(Frontier):
                 step.add(found, self._seen)
                 if self.keeps_items:
                     step.keep_items(outcomes, held)
+                else:
+                    step.crawl.items += sum(outcome.rows_more for outcome in outcomes)
                 if position is not None:
                     step.record_position(*position)
         return lost
+
+    def revisit(self, seconds: float, *, now: float | None = None) -> int:
+        with self._step(now) as step:
+            return step.revisit(seconds)
 
     def extend(self, tokens: Collection[int], seconds: float, *, now: float | None = None) -> frozenset[int]:
         with self._step(now) as step:
@@ -350,14 +357,15 @@ class SqliteFrontier(Frontier):
         while True:
             with translated(self.path):
                 rows = self._db.execute(
-                    "SELECT id, data FROM items WHERE crawl = ? AND id > ? ORDER BY id LIMIT ?",
+                    "SELECT i.id, i.data, p.visit FROM items i LEFT JOIN pages p ON p.id = i.page"
+                    " WHERE i.crawl = ? AND i.id > ? ORDER BY i.id LIMIT ?",
                     (self._id, last, CHUNK),
                 ).fetchall()
             if not rows:
                 return
             last = rows[-1][0]
-            for _, data in rows:
-                yield msgspec.json.decode(data, type=dict[str, object])
+            for _, data, visit in rows:
+                yield _row(data, read_visit(visit))
 
     # --- moving to another back end -----------------------------------------------------------
 
@@ -409,7 +417,12 @@ class SqliteFrontier(Frontier):
             rows = self._db.execute(
                 f"{_RECORD} WHERE {where} ORDER BY p.id LIMIT ?", (*values, -1 if limit is None else limit)
             )
-            return [PageRecord(*row) for row in rows]
+            return [PageRecord(*(*row[:-1], read_visit(row[-1]))) for row in rows]
+
+
+def _row(data: str, visit: Visit | None) -> Item:
+    row = msgspec.json.decode(data, type=dict[str, object])
+    return row if visit is None else row | visit.fields()
 
 
 def _matching(state: str, **columns: str | None) -> tuple[str, tuple[str, ...]]:

@@ -82,6 +82,7 @@ CREATE TABLE pages (
     status        INTEGER NOT NULL DEFAULT 0,
     reason        TEXT NOT NULL DEFAULT '',
     error         TEXT NOT NULL DEFAULT '',
+    visit         TEXT,                          -- JSON: what its last visit found, if it is to be revisited
     UNIQUE (crawl, fingerprint)
 );
 CREATE INDEX host_queues ON pages (host, priority DESC, fresh, id) WHERE state = 'queued' AND not_before IS NULL;
@@ -89,6 +90,7 @@ CREATE INDEX overflows ON pages (host, priority DESC, id) WHERE state = 'overflo
 CREATE INDEX delayed ON pages (crawl, not_before) WHERE not_before IS NOT NULL;
 CREATE INDEX dead ON pages (crawl, id) WHERE state = 'dead';
 CREATE INDEX skipped ON pages (crawl, id) WHERE state = 'skipped';
+CREATE INDEX visited ON pages (crawl, finished_at) WHERE visit IS NOT NULL;
 
 CREATE TABLE leases (
     token         INTEGER NOT NULL,

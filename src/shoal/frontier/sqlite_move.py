@@ -10,7 +10,7 @@ import msgspec
 
 from shoal.caution import Caution
 from shoal.frontier.snapshot import CrawlState, HostState, PageState
-from shoal.frontier.sqlite_step import Step, marks, pack_extra, read_link
+from shoal.frontier.sqlite_step import Step, marks, pack_extra, read_link, read_visit, to_json
 from shoal.model import Link
 from shoal.scope import HOST_KEYS
 
@@ -32,6 +32,7 @@ _PAGE = (
     "status",
     "reason",
     "error",
+    "visit",
 )
 
 
@@ -114,6 +115,7 @@ def _loaded_page(step: Step, page: PageState) -> tuple[Any, ...]:
         page.status,
         page.reason,
         page.error,
+        None if page.visit is None else to_json(page.visit),
     )
 
 
@@ -147,4 +149,5 @@ def dumped_page(row: sqlite3.Row) -> PageState:
         status=row["status"],
         reason=row["reason"],
         error=row["error"],
+        visit=read_visit(row["visit"]),
     )

@@ -27,7 +27,7 @@ from shoal.frontier.sqlite_rows import (
     crawl_values,
     host_values,
 )
-from shoal.model import HostRecord, Lease, Limits, Link, Outcome, State
+from shoal.model import HostRecord, Lease, Limits, Link, Outcome, State, Visit
 from shoal.scope import HOST_KEYS
 from shoal.urls import fingerprint
 
@@ -37,7 +37,7 @@ AGE_S = 60  # queued links are counted by the minute in which they were found
 
 _Row = tuple[Any, ...]
 _HOST = ", ".join(HOST_COLUMNS)
-_NEXT = "id, fingerprint, url, priority, depth, attempts, losses, extra, added_at"
+_NEXT = "id, fingerprint, url, priority, depth, attempts, losses, extra, visit, added_at"
 _SAVE_CRAWL = f"UPDATE crawls SET {', '.join(f'{name} = ?' for name in CRAWL_COLUMNS)} WHERE id = ?"
 _SAVE_HOST = f"UPDATE hosts SET {', '.join(f'{name} = ?' for name in HOST_COLUMNS)} WHERE id = ?"
 
@@ -411,7 +411,7 @@ class Step:
         )
 
     def _lease_page(self, host: HostRow, page: _Row) -> Lease:
-        _, mark, url, priority, depth, attempts, losses, extra, added_at = page
+        _, mark, url, priority, depth, attempts, losses, extra, visit, added_at = page
         self.unqueue(host, priority, added_at, retrying=attempts > 0)
         host.leased += 1
         host.turn = self.crawl.next_turn()
@@ -424,6 +424,7 @@ class Step:
             host=host.host,
             attempt=attempts + 1,
             losses=losses,
+            visit=read_visit(visit),
         )
 
     def again_s(self) -> float | None:
@@ -518,7 +519,7 @@ class Step:
         self.crawl.fetches += len(outcomes)
         self.db.executemany(
             "UPDATE pages SET state = ?, attempts = ?, not_before = ?, finished_at = ?, status = ?,"
-            " reason = ?, error = ? WHERE id = ?",
+            " reason = ?, error = ?, visit = coalesce(?, visit) WHERE id = ?",
             [self._finish_page(outcome, held[outcome.lease.token]) for outcome in outcomes],
         )
 
@@ -526,7 +527,6 @@ class Step:
         lease, host = outcome.lease, self._host(held.host)
         host.learn(outcome, self.now, self.limits)
         self.crawl.size_bytes += outcome.size_bytes
-        self.crawl.items += len(outcome.items)
         again = outcome.state == "queued"
         delayed = again and outcome.retry_s > 0
         if again:
@@ -542,21 +542,19 @@ class Step:
             outcome.status,
             outcome.reason,
             outcome.error,
+            None if outcome.visit is None else to_json(outcome.visit),
             held.page,
         )
 
     def keep_items(self, outcomes: Sequence[Outcome], held: Mapping[int, Held]) -> None:
         """Keep the items of these pages, instead of any that earlier commits of them brought."""
-        pages = [(held[outcome.lease.token].page,) for outcome in outcomes]
-        self.crawl.items -= self.db.executemany("DELETE FROM items WHERE page = ?", pages).rowcount
-        self.db.executemany(
-            "INSERT INTO items (crawl, page, data) VALUES (?, ?, ?)",
-            [
-                (self.id, held[outcome.lease.token].page, to_json(item))
-                for outcome in outcomes
-                for item in outcome.items
-            ],
-        )
+        read = [
+            (held[outcome.lease.token].page, outcome.items) for outcome in outcomes if not outcome.keeps_rows
+        ]
+        rows = [(self.id, page, to_json(item)) for page, items in read for item in items]
+        removed = self.db.executemany("DELETE FROM items WHERE page = ?", [(page,) for page, _ in read])
+        self.crawl.items += len(rows) - removed.rowcount
+        self.db.executemany("INSERT INTO items (crawl, page, data) VALUES (?, ?, ?)", rows)
 
     def record_position(self, store: str, length: int) -> None:
         self.db.execute("INSERT OR REPLACE INTO positions VALUES (?, ?, ?)", (self.id, store, length))
@@ -576,6 +574,25 @@ class Step:
             if host.given_up(self.limits, self.now):
                 host.revive()
             self.queue(host, priority, added_at)
+
+    def revisit(self, seconds: float) -> int:
+        """Queue a batch of pages again that ended `seconds` ago; returns how many."""
+        pages = self.db.execute(
+            "SELECT id, host, state, priority FROM pages"
+            " WHERE crawl = ? AND visit IS NOT NULL AND finished_at <= ? ORDER BY finished_at LIMIT ?",
+            (self.id, self.now - seconds, CHUNK),
+        ).fetchall()
+        self.db.executemany(
+            "UPDATE pages SET state = 'queued', attempts = 0, losses = 0, added_at = ?, finished_at = NULL,"
+            " status = 0, reason = '', error = '' WHERE id = ?",
+            [(self.now, page) for page, *_ in pages],
+        )
+        for _, host_id, state, priority in pages:
+            host = self._host(host_id)
+            self.crawl.count(state, -1)
+            host.done -= state == "done"
+            self.queue(host, priority, self.now)
+        return len(pages)
 
     def forget(self, mark: int) -> bool:
         row = self.db.execute(
@@ -644,6 +661,11 @@ def read_link(url: str, priority: int, depth: int, extra: str | None) -> Link:
         cookie=more.get("cookie", False),
         meta=more.get("meta"),
     )
+
+
+def read_visit(visit: str | None) -> Visit | None:
+    """The visit in a row of pages."""
+    return None if visit is None else msgspec.json.decode(visit, type=Visit)
 
 
 def _chunks(values: Sequence[int]) -> Iterator[Sequence[int]]:

@@ -56,7 +56,7 @@ class CsvStore(FileStore):
                 )
 
     def _render(self, outcomes: Sequence[Outcome], start: int) -> bytes:
-        rows = [self._row(item) for outcome in outcomes for item in outcome.items]
+        rows = [self._row(item) for outcome in outcomes for item in outcome.rows()]
         if not rows:
             return b""
         columns = self._columns(start, rows[0])

@@ -13,4 +13,4 @@ class JsonlStore(FileStore):
     """Rows with any fields, each with its own."""
 
     def _render(self, outcomes: Sequence[Outcome], start: int) -> bytes:
-        return b"".join(to_json(item) + b"\n" for outcome in outcomes for item in outcome.items)
+        return b"".join(to_json(item) + b"\n" for outcome in outcomes for item in outcome.rows())

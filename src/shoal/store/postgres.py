@@ -12,6 +12,9 @@ nothing once a higher one was there. So a worker that dies between writing and c
 its page is done again, and a zombie's rows never replace those of the worker that took its page over. The
 position is the generation of the crawl in this table, by which a frontier and its rows know each other.
 
+A page that was visited again and has not changed keeps its rows, with another `last_seen`; so does one that
+could not be read this time.
+
 This rests on tokens that grow, even if the frontier goes back to an earlier moment. Rows that a lost lease
 has left stay if the page never ends again: if it dies of `max_losses`, or the crawl is given up.
 """
@@ -194,11 +197,15 @@ def _pages(outcomes: Sequence[Outcome]) -> list[Page]:
 
 
 def _page(outcome: Outcome) -> Page:
-    url = {"url": outcome.lease.link.url}
+    lease, seen = outcome.lease, outcome.visit.fields() if outcome.visit else {}
+    if outcome.keeps_rows:
+        return Page(lease.fingerprint, lease.token, None, seen.get("last_seen"))
+    url = {"url": lease.link.url}
     rows = [
-        url | {column_name(field): value for field, value in to_item(item).items()} for item in outcome.items
+        url | {column_name(field): value for field, value in to_item(item).items()} | seen
+        for item in outcome.items
     ]
-    return Page(outcome.lease.fingerprint, outcome.lease.token, rows)
+    return Page(lease.fingerprint, lease.token, rows)
 
 
 def _kind(exc: psycopg.Error, unreachable: type[ShoalError]) -> type[ShoalError]:

@@ -9,6 +9,8 @@ A column has the first of these types that holds all its values exactly, as long
     text                text
     jsonb               lists and mappings, and values of several sorts
 
+A column of moments (first_seen, last_seen, last_changed) is a timestamp with time zone.
+
 Nothing is lost when a column is widened later: numbers become numeric, anything else jsonb. A column of any
 other type was made by somebody else and is left as it is.
 """
@@ -16,6 +18,7 @@ other type was made by somebody else and is left as it is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from functools import lru_cache
 from hashlib import blake2b
 from typing import TypeAlias
@@ -25,6 +28,9 @@ OWN = {"crawl": "text", "fingerprint": "bigint", "idx": "integer", "token": "big
 
 STORED_AT = "stored_at"
 
+MOMENT = "timestamp with time zone"
+"""For columns of moments. It is not ours alone: such a column may have been made for text that says when."""
+
 NAME_BYTES = 63
 """PostgreSQL cuts longer names."""
 
@@ -32,7 +38,7 @@ Kinds: TypeAlias = dict[str, set[str]]
 """For each column the kinds of its values: `_KINDS`, and for whole numbers one of `_WHOLE`."""
 
 _TAKEN = {*OWN, STORED_AT, "tableoid", "xmin", "cmin", "xmax", "cmax", "ctid", ""}
-_KINDS = {bool: "boolean", float: "float", str: "text", list: "json", dict: "json"}
+_KINDS = {bool: "boolean", float: "float", str: "text", datetime: "time", list: "json", dict: "json"}
 _WHOLE = {"int53", "int64", "int"}
 _HOLDS = {
     "boolean": {"boolean"},
@@ -112,4 +118,6 @@ def _kind(value: object) -> str:
 
 
 def _type_for(kinds: set[str]) -> str:
+    if kinds == {"time"}:
+        return MOMENT
     return next(name for name, held in _HOLDS.items() if kinds <= held)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, LiteralString, NamedTuple, TypeAlias
 
@@ -68,6 +69,14 @@ _REMOVE: LiteralString = """
         WHERE page.generation = $4 AND page.fingerprint = ended.fingerprint
     )
 """
+_SEE_AGAIN: LiteralString = """
+    UPDATE {items} AS item SET last_seen = {seen_at}
+    FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[]) AS seen (fingerprint, token, at)
+    WHERE item.crawl = $4 AND item.fingerprint = seen.fingerprint AND seen.token = (
+        SELECT page.token FROM {pages} AS page
+        WHERE page.generation = $5 AND page.fingerprint = seen.fingerprint
+    )
+"""
 _INSERT: LiteralString = """
     INSERT INTO {items} (crawl, {names})
     SELECT $1, {names} FROM json_to_recordset($2) AS item ({columns})
@@ -83,8 +92,10 @@ class Page(NamedTuple):
 
     fingerprint: int
     token: int
-    rows: Sequence[Mapping[str, object]]
-    """Values (builtins) by column."""
+    rows: Sequence[Mapping[str, object]] | None
+    """Values (builtins, or moments) by column; None: the rows that are there stay."""
+    seen_at: datetime | None = None
+    """When they were seen again."""
 
 
 class Table:
@@ -165,22 +176,28 @@ class Table:
         Returns False, and changes nothing, if the crawl has another generation.
         Without any page it tries whether everything may be done.
         """
-        kinds = kinds_of(row for page in pages for row in page.rows)
+        kinds = kinds_of(row for page in pages for row in page.rows or ())
+        needed = kinds | {"last_seen": {"time"}} if any(page.seen_at for page in pages) else kinds
         try:
-            self.fit(kinds)
+            self.fit(needed)
             return self._replace(pages, generation, self._of_type(kinds))
         except (UndefinedColumn, DatatypeMismatch):
             self._columns = self._read_columns()  # somebody has changed them meanwhile
-            self.fit(kinds)
+            self.fit(needed)
             return self._replace(pages, generation, self._of_type(kinds))
 
     def _replace(self, pages: Sequence[Page], generation: int, columns: Columns) -> bool:
-        ended = [page.fingerprint for page in pages], [page.token for page in pages]
+        read = [page for page in pages if page.rows is not None]
+        seen = [page for page in pages if page.seen_at is not None]
         rows = _to_json(pages)
         try:
             with self._db.pipeline():  # all is sent at once, and is one transaction
-                claimed = self._run(_CLAIM, *ended, self._crawl, generation)
-                self._run(_REMOVE, *ended, self._crawl, generation)
+                claimed = self._run(_CLAIM, *_keys(pages), self._crawl, generation)
+                self._run(_REMOVE, *_keys(read), self._crawl, generation)
+                if seen:
+                    times = [page.seen_at for page in seen]
+                    statement = _see_again(self._names, self._columns["last_seen"])
+                    self._db.execute(statement, [*_keys(seen), times, self._crawl, generation])
                 if columns or not pages:
                     self._db.execute(_insert(self._names, columns), [self._crawl, rows, generation])
         except psycopg.DataError:
@@ -274,6 +291,18 @@ def _insert(names: _Names, columns: Columns) -> bytes:
     )
 
 
+@lru_cache(64)
+def _see_again(names: _Names, kind: str) -> bytes:
+    """The statement for rows that were seen again, in a column of this type."""
+    seen_at = sql.SQL("to_jsonb(seen.at)" if kind == "jsonb" else "seen.at")
+    return sql.SQL(_SEE_AGAIN).format(**names.quoted(), seen_at=seen_at).as_bytes()
+
+
+def _keys(pages: Sequence[Page]) -> tuple[list[int], list[int]]:
+    """Fingerprints and tokens."""
+    return [page.fingerprint for page in pages], [page.token for page in pages]
+
+
 def _typed(name: str, kind: str) -> sql.Composed:
     """As in a list of columns; `kind` is a type in PostgreSQL's own spelling, or one of ours."""
     return sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind))
@@ -299,7 +328,7 @@ def _to_json(pages: Sequence[Page]) -> str:
     rows = [
         {"fingerprint": page.fingerprint, "idx": idx, "token": page.token, **row}
         for page in pages
-        for idx, row in enumerate(page.rows)
+        for idx, row in enumerate(page.rows or ())
     ]
     encoded = to_json(rows)
     if b"\\u0000" in encoded:

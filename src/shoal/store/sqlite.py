@@ -6,7 +6,8 @@
 column; it has no type, so that numbers stay numbers and text stays text. Lists and mappings are JSON
 text, integers beyond 64 bits text, true and false 1 and 0. The columns with an underscore are shoal's own:
 `_idx` counts the rows of a page, and (_crawl, _fingerprint, _idx) is unique. A page done again replaces
-its rows, all of them; rows with a lower token never replace those with a higher one.
+its rows, all of them; rows with a lower token never replace those with a higher one. A page that was visited
+again and is gone loses them; one that has not changed keeps them, with another `last_seen`.
 
 The rows of several crawls may stand in one file, and several processes may write to it. With `sync` a
 power cut costs what a crash costs: pages that were not committed are done again. Without it a power cut
@@ -147,8 +148,10 @@ class SqliteStore(Store):
         first = position = max(start, self._number("SELECT max(_position) FROM items"))
         for outcome in outcomes:
             lease = outcome.lease
-            if (outcome.items or outcome.state == "done") and self._supersedes(lease):
-                for idx, item in enumerate(outcome.items):
+            if outcome.keeps_rows:
+                self._see_again(outcome)
+            elif (outcome.items or outcome.state == "done" or lease.visit) and self._supersedes(lease):
+                for idx, item in enumerate(outcome.rows()):
                     position += 1
                     own = (position, self._crawl, lease.fingerprint, idx, lease.token)
                     self._add(own, {"url": lease.link.url} | to_item(item))
@@ -156,6 +159,18 @@ class SqliteStore(Store):
             return start
         self._record(position)
         return position
+
+    def _see_again(self, outcome: Outcome) -> None:
+        """Nothing of the page has changed, so nothing of an older lease may any more."""
+        if outcome.unchanged and outcome.visit is not None:
+            if "last_seen" not in self._columns:
+                self._widen(("last_seen",))
+            lease, row = outcome.lease, to_item(outcome.visit.fields())
+            self._run(
+                "UPDATE items SET last_seen = ?, _token = ?"
+                " WHERE _crawl = ? AND _fingerprint = ? AND _token < ?",
+                (row["last_seen"], lease.token, self._crawl, lease.fingerprint, lease.token),
+            )
 
     def _supersedes(self, lease: Lease) -> bool:
         """Remove the page's older rows; returns False if those of this lease, or newer ones, are there."""

@@ -1,6 +1,7 @@
 -- commit: apply all outcomes with their links, or, if any lease is no longer held, none of them.
 -- ARGV  2 {outcomes, links, store, length, before, epoch, whole}: outcomes are {token, state, reason, error, status,
---         retry, age, elapsed, size, crawl_delay (-1 = not told), sign, pause, items}; links as for `add` in lib.lua;
+--         retry, age, elapsed, size, crawl_delay (-1 = not told), sign, pause, items, visit ("" = none)}; links as for
+--         `add` in lib.lua;
 --         store: "" = no position to record; before: the position when the rows were written ("" = not told);
 --         epoch: what the client's seen cache is good for;
 --         whole: false = these are only some of the links, and the outcomes are not to be applied yet
@@ -21,7 +22,8 @@ if epoch ~= '' and epoch ~= epoch_now then return {'epoch', epoch_now} end
 
 if limits.max_queued then promote() end  -- a host has what is due
 for _, v in ipairs(whole and outcomes or {}) do
-  local held, state, reason, error, status, retry_s, age_s, elapsed_s, size, crawl_delay, sign, pause_s, items = unpack(v)
+  local held, state, reason, error, status, retry_s, age_s, elapsed_s, size, crawl_delay, sign, pause_s, items, visit =
+    unpack(v)
   local lease = end_lease(held)
   local h, link = host(lease.host), lease.link
   learn(h, sign, now - age_s, elapsed_s, crawl_delay, pause_s)
@@ -29,9 +31,10 @@ for _, v in ipairs(whole and outcomes or {}) do
   count('size_bytes', size)
   count('items', items)
   link[3] = link[3] + 1
-  if state == 'done' then
+  if visit ~= '' then set_visit(link, visit) end
+  if state == 'done' then h.done = h.done + 1 end
+  if state == 'done' and not link[11] then
     count('done', 1)
-    h.done = h.done + 1
   elseif state ~= 'queued' then
     record_end(state, lease, reason, error, status)
   else

@@ -3,7 +3,6 @@
 --         given without getting the answer, or before Redis went back, is given back; false: it knows all
 -- ->    {{token, host, priority, link, ...}, when to ask again ("" = never), finished, epoch, inbox length}
 local limit, seconds, worker, held = unpack(args)
-local precise = function(number) return string.format('%.17g', number) end
 
 if held then
   local known_to_it = {}

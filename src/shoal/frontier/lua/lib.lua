@@ -16,6 +16,8 @@
 -- base:holders     hash    worker -> how many leases it holds
 -- base:dead, base:skipped               hash    identity -> msgpack RECORD
 -- base:dead:order, base:skipped:order   zset    identity; score: when it ended
+-- base:done        hash    identity -> msgpack RECORD, only of pages that are to be revisited
+-- base:visited     zset    identity of pages that ended, whatever their state, and are to be; score: when
 -- base:seen:N      set     fingerprints, as decimal numbers so that Redis keeps them as an intset
 -- base:aged        hash    minute -> how many queued links were found in it; base:ages: zset of these minutes
 -- base:cuts        hash    RULE \n HOST -> how many links the rule has cut
@@ -28,9 +30,10 @@
 -- base:wake:WORKER list    what a waiting worker blocks on
 -- base:inbox       list    URLs pushed by any program; base:rejects: those that were no good
 --
--- LINK is {url, depth, attempts, losses, added_at, key, more, reason, error, status}: url without the host,
--- "s" before it for https; more is JSON of what few links have; the last three are there after an attempt that
--- failed. Its identity is host, url and key.
+-- LINK is {url, depth, attempts, losses, added_at, key, more, reason, error, status, visit}: url without the
+-- host, "s" before it for https; more is JSON of what few links have; the next three are there after an attempt
+-- that failed; visit is JSON of what the last visit found, if the page is to be revisited. Its identity is host,
+-- url and key.
 -- RECORD is {host, priority, LINK, ended_at, reason, error, status}.
 
 local base = KEYS[1]
@@ -45,6 +48,8 @@ if not now then
 end
 
 local function key(name) return base .. ':' .. name end
+
+local function precise(number) return string.format('%.17g', number) end
 
 -- --- the crawl: its counters are read once and moved once -------------------------------------
 
@@ -348,7 +353,33 @@ local function record_end(state, lease, reason, error, status, ended_at)
   ended_at = ended_at or now
   count(state, 1)
   call('HSET', key(state), id, pack({lease.host, lease.priority, lease.link, ended_at, reason, error, status}))
-  call('ZADD', key(state .. ':order'), ended_at, id)
+  if state ~= 'done' then call('ZADD', key(state .. ':order'), ended_at, id) end
+  if lease.link[11] then call('ZADD', key('visited'), ended_at, id) end
+end
+
+-- The opposite of record_end.
+local function drop_record(state, id, name)
+  count(state, -1)
+  call('HDEL', key(state), id)
+  call('ZREM', key(state .. ':order'), id)
+  call('ZREM', key('visited'), id)
+  if state == 'done' then
+    local h = host(name)
+    h.done = h.done - 1
+  end
+end
+
+-- Fill the places up to the visit: an array may have no holes.
+local function set_visit(link, visit)
+  for at = 6, 9 do link[at] = link[at] or '' end
+  link[10], link[11] = link[10] or 0, visit
+end
+
+-- Queue a page that has ended, with fresh attempts.
+local function queue_again(name, priority, link)
+  link[3], link[4], link[8], link[9], link[10] = 0, 0, nil, nil, nil
+  if link[11] then set_visit(link, link[11]) end
+  queue(name, priority, link, true)
 end
 
 local function started(name, at)
@@ -552,7 +583,7 @@ end
 local function find_quickly(fingerprint, name, url, k)
   if not is_seen(fingerprint) then return nil end
   local id = identity(name, {url, 0, 0, 0, 0, k})
-  for _, state in ipairs({'dead', 'skipped'}) do
+  for _, state in ipairs({'dead', 'skipped', 'done'}) do
     local record = call('HGET', key(state), id)
     if record then return {state = state, record = record} end
   end
@@ -584,7 +615,7 @@ end
 
 -- --- the end ----------------------------------------------------------------------------------
 
-local function producers() return call('ZCOUNT', key('producers'), '(' .. string.format('%.17g', now), '+inf') end
+local function producers() return call('ZCOUNT', key('producers'), '(' .. precise(now), '+inf') end
 
 local function inbox() return call('LLEN', key('inbox')) end
 

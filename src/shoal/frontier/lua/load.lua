@@ -10,7 +10,7 @@ for _, v in ipairs(args[2]) do
   local fingerprint, state, name, priority, link, fresh, not_before, ended_at, reason, error, status = unpack(v)
   if not see(fingerprint) then
     -- told before: scans may tell something twice
-  elseif not state or state == 'done' then
+  elseif not state then
     count('done', 1)
   elseif state == 'overflow' then
     if priority <= host(name).head then
