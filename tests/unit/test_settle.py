@@ -11,7 +11,7 @@ import pytest
 
 from shoal.errors import StoreError
 from shoal.frontier import Frontier, open_frontier
-from shoal.model import Item, Lease, Link, Outcome
+from shoal.model import Item, Lease, Link, Outcome, Visit
 from shoal.settle import NOT_STORABLE, settle
 from shoal.store import open_store
 from shoal.store.base import Store
@@ -104,6 +104,26 @@ def test_a_row_that_does_not_fit_costs_its_page_only(
     assert 'it has no "extra"' in letter.error
     assert caplog.messages == [letter.error]
     assert (frontier.stats().done, frontier.stats().queued) == (3, 1)
+
+
+@pytest.mark.parametrize("refused", ["row", "duplicate"])
+def test_a_visit_without_its_rows_is_not_recorded(frontier: Frontier, tmp_path: Path, refused: str) -> None:
+    """Else the page would count as unchanged the next time, though its rows were never stored."""
+    store = _opened(frontier, tmp_path / "rows.csv", ["n"])
+    first, second, *_ = _leases(frontier)
+    visit = Visit(1.0, 2.0, 1.0, digest=7, rows=1)
+    if refused == "row":
+        settle(frontier, store, [Outcome(lease=second, state="done", items=({"m": 1},), visit=visit)])
+    else:
+        settle(
+            frontier,
+            store,
+            [Outcome(lease=each, state="done", digest=7, visit=visit) for each in (first, second)],
+        )
+    store.close()
+    record = frontier.why(URLS[1])
+    assert record is not None
+    assert (record.state, record.visit) == ("dead" if refused == "row" else "skipped", None)
 
 
 def test_a_store_that_is_gone_stops_the_work(frontier: Frontier, tmp_path: Path) -> None:
