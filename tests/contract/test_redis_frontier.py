@@ -449,8 +449,12 @@ def test_entries_are_spelled_as_the_crawl_spells_urls(frontier, client):
 
 
 @pytest.fixture
-def nearly_full(client):
-    """Redis has used nearly all of its memory."""
+def nearly_full(server, client):
+    """Redis has used nearly all of its memory; it has the scripts, which take some of it, already."""
+    with open_frontier(server.url, crawl="other") as other:
+        assert other.open_producer("me", 60)
+        add(other, A)
+        other.commit([done(page) for page in other.lease(1, 60, worker="ann").leases])
     client.config_set("maxmemory", int(client.info("memory")["used_memory"] * 1.05))
     yield client
     client.config_set("maxmemory", 0)
