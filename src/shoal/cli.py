@@ -124,6 +124,9 @@ frontier_option = click.option(
     envvar="SHOAL_FRONTIER",
     help="Where the URLs are, instead of a state file: redis://HOST:PORT/DB.",
 )
+csv_safe_option = click.option(
+    "--csv-safe", is_flag=True, help="CSV: put ' in front of text that a spreadsheet would run as a formula."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 crawl_options = _options(
@@ -133,6 +136,7 @@ crawl_options = _options(
         metavar="FILE",
         help="Where the rows go: FILE.jsonl, FILE.csv or sqlite:FILE (default: the state file).",
     ),
+    csv_safe_option,
     click.option(
         "--scope",
         type=click.Choice(["host", "domain", "any"]),
@@ -245,7 +249,7 @@ crawl_options = _options(
         help="Skip pages with the same body, or text, as another one (default keep).",
     ),
     click.option(
-        "--allow-private", is_flag=True, default=None, help="Fetch from private addresses, whatever the seed."
+        "--allow-private", is_flag=True, default=None, help="Fetch from addresses that are not public, too."
     ),
     click.option("--state", metavar="FILE", help=f"The state file (default: NAME{SUFFIX})."),
     frontier_option,
@@ -308,6 +312,7 @@ def _crawl(
     state: str | None,
     frontier: str | None,
     output: str | None,
+    csv_safe: bool,
     processes: int,
     fresh: bool,
     strict: bool,
@@ -330,6 +335,7 @@ def _crawl(
         crawl=made,
         frontier=place,
         output=output,
+        csv_safe=csv_safe,
         fields=columns,
         fixed=fixed,
         processes=processes,
@@ -731,16 +737,16 @@ def _note(text: str) -> None:
 @shoal.command()
 @click.option("-o", "--output", metavar="FILE", help="FILE.jsonl or FILE.csv (default: standard output).")
 @click.option("--format", "form", type=click.Choice(["jsonl", "csv"]), help="Default: by the file's name.")
-@click.option("--safe", is_flag=True, help="CSV: keep cells from being taken for formulas.")
+@csv_safe_option
 @on_crawl
-def export(frontier: Frontier, output: str | None, form: Format | None, safe: bool) -> None:
+def export(frontier: Frontier, output: str | None, form: Format | None, csv_safe: bool) -> None:
     """Write the rows that the state file keeps to a file."""
     from shoal.export import export_file
 
     kept = frontier.describe().get("output")
     if kept is not None:
         raise ConfigError(f"the rows of this crawl are in {kept}, not in the state file")
-    count = export_file(frontier.items, output, form, safe=safe)
+    count = export_file(frontier.items, output, form, safe=csv_safe)
     if output:
         print(f"{count:,} rows in {output}")
 

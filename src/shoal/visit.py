@@ -23,7 +23,7 @@ from shoal.parse import Page
 from shoal.policy import Dead, Read, Redirect, Retry, follow, judge, retry, sign_of
 from shoal.robots import Rules
 from shoal.traps import Sieve
-from shoal.urls import Wildcard, digest, normalize, path_query
+from shoal.urls import Wildcard, digest, normalize, path_query, without_credentials
 
 REDIRECTED = "redirect"
 REDIRECTED_AWAY = "redirect out of scope"
@@ -118,7 +118,7 @@ class Visitor:
         cookie = link.cookie or answer.header("set-cookie") is not None
         hop = follow(target, link.url, link.via, set_cookie=cookie)
         if isinstance(hop, Dead):
-            return attempt.end(hop, f"to {verdict.location}")
+            return attempt.end(hop, f"to {without_credentials(verdict.location)}")
         if self._scope.reason(hop.url, link.url) is not None:
             if link.depth == 0:
                 log.warning("%s redirects to %s, which is out of scope", link.url, hop.url)

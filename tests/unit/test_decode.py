@@ -244,3 +244,11 @@ def test_a_zstd_window_beyond_8_mb_is_refused() -> None:
     compressor = zstd.ZstdCompressor(options=options)
     encoded = compressor.compress(TEXT) + compressor.flush()
     assert _fault("zstd", encoded) == "decoding"
+
+
+@pytest.mark.parametrize("coding", ["gzip", "zstd"])
+def test_a_body_of_very_many_members_is_broken(coding: str) -> None:
+    """Each member is a few bytes to send and far more work to open, so there is an end to them."""
+    member = ENCODERS[coding](b"")
+    assert _decode(coding, member * 1_000) == b""
+    assert _fault(coding, member * 100_000, limit_bytes=10_000_000) == "decoding"
