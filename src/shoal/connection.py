@@ -19,6 +19,9 @@ from shoal.trouble import FORBIDDEN, dropped, one_line
 MAX_HEAD_BYTES: Final = 262_144
 """All that may come before the body, interim (1xx) responses included."""
 
+MAX_WRAPPING: Final = 16
+"""Most bytes received for each byte of a body, beyond MAX_HEAD_BYTES; the smallest chunk takes 6."""
+
 _DNS_CACHE_S: Final = 300
 _HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
 
@@ -62,7 +65,7 @@ def _guarded_socket(
 ) -> socket.socket:
     """Make the socket for an address that is about to be connected to: the last moment to refuse it.
 
-    What is checked here is what is connected to, so a name whose answer changes (DNS rebinding) gains nothing.
+    What is checked here is what is connected to: a name whose answer changes (DNS rebinding) gains nothing.
     """
     family, kind, protocol, _, address = address_info
     refuse(kind_of(address[0]), allow, address[0])
@@ -75,7 +78,8 @@ class _Connection(ResponseHandler):
     - Bytes after a complete response are dropped with the connection, instead of failing the response or,
       worse, answering the next request.
     - A body that a reset or a broken chunk cuts off is not taken for a whole one, nor waited for.
-    - The head is bounded as a whole.
+    - The head is bounded as a whole, and so is what comes with the body without being a part of it: sizes and
+      extensions of chunks, trailers.
     - Only a connection that was used before may have died of old age: aiohttp sends the request once more
       whenever a connection is dropped, which would ask a server that crashes on a page twice each time.
     - The number of idle connections is bounded: the oldest one goes.
@@ -90,6 +94,7 @@ class _Connection(ResponseHandler):
         self._requests = 0
         self._in_head = False
         self._head_bytes = 0
+        self._body_bytes = 0
 
     def set_response_params(self, **params: Any) -> None:
         """A request is about to be sent."""
@@ -97,6 +102,7 @@ class _Connection(ResponseHandler):
         self._requests += 1
         self._in_head = True
         self._head_bytes = 0
+        self._body_bytes = 0
         super().set_response_params(**params)
 
     def feed_data(self, data: Any, size: int = 0) -> None:
@@ -120,7 +126,7 @@ class _Connection(ResponseHandler):
                 self._end()
                 return
             else:
-                super().data_received(data[at:])
+                self._body_received(data[at:])
                 break
         self._settle()
 
@@ -158,6 +164,15 @@ class _Connection(ResponseHandler):
             self._end()
         else:
             super().data_received(head)
+
+    def _body_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._body_bytes += len(data)
+        if self._payload is None or self._payload.is_eof():
+            return
+        if self._body_bytes > MAX_HEAD_BYTES + MAX_WRAPPING * self._payload.total_bytes:
+            self._payload.set_exception(FetchError("protocol", "far more bytes around the body than in it"))
+            self._end()
 
     def _settle(self) -> None:
         if self._in_head or self._payload is None:

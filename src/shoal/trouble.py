@@ -26,11 +26,13 @@ def explain(error: Exception) -> tuple[FailureKind, str]:
             return error.kind, error.detail
         case aiohttp.ClientConnectorError():
             return _explain_connect(error)
-        case OSError(errno=FORBIDDEN):
+        case OSError() if error.errno == FORBIDDEN:
             return "blocked", str(error.strerror)
         case aiohttp.ClientOSError() | aiohttp.ServerDisconnectedError():
             lost = dropped(error.__cause__)
             return lost.kind, lost.detail
+        case aiohttp.ClientConnectionResetError():
+            return "reset", "the connection was closed before the request was sent"
         case aiohttp.ClientHttpProxyError():
             return "refused", f"the proxy answered {error.status}"
         case aiohttp.ClientResponseError():

@@ -18,7 +18,7 @@ from shoal.store.encode import to_cell, to_item
 from shoal.store.file import FileStore
 
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
-"""What makes a spreadsheet run a cell, by OWASP's list ("CSV Injection"); the last four are full-width forms."""
+"""What makes a spreadsheet run a cell, by OWASP ("CSV Injection"); the last four are full-width forms."""
 
 
 class CsvStore(FileStore):
