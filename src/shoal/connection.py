@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import re
 import socket
 from typing import Any, Final, cast
@@ -12,7 +13,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 from aiohttp.client_proto import ResponseHandler
 
-from shoal.addresses import Kind, kind_of
+from shoal.addresses import KINDS, Kind, kind_of
 from shoal.decode import FetchError
 from shoal.trouble import FORBIDDEN, dropped, one_line
 
@@ -23,6 +24,8 @@ MAX_WRAPPING: Final = 16
 """Most bytes received for each byte of a body, beyond MAX_HEAD_BYTES; the smallest chunk takes 6."""
 
 _DNS_CACHE_S: Final = 300
+logging.getLogger("aiohttp").addHandler(logging.NullHandler())  # or bad cookies would get onto the screen
+
 _HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
 
 
@@ -43,7 +46,7 @@ def connector(
         ttl_dns_cache=_DNS_CACHE_S,
         ssl=verify_tls,
         resolver=resolver,
-        socket_factory=None if allow is None else functools.partial(_guarded_socket, allow),
+        socket_factory=functools.partial(_guarded_socket, KINDS if allow is None else allow),
     )
     # behind a proxy the start of a tunnel looks like an idle connection, and must not be closed
     max_idle = None if allow is None else connections or None
@@ -60,16 +63,23 @@ def refuse(kind: Kind | None, allow: frozenset[Kind], name: str) -> None:
         raise OSError(FORBIDDEN, f"{name} is a {kind} address (see --allow-private)")
 
 
+class Socket(socket.socket):
+    """Closes when nobody holds it any more: aiohttp forgets one whose connection dies while it is set up."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 def _guarded_socket(
     allow: frozenset[Kind], address_info: tuple[int, int, int, str, tuple[Any, ...]]
-) -> socket.socket:
+) -> Socket:
     """Make the socket for an address that is about to be connected to: the last moment to refuse it.
 
     What is checked here is what is connected to: a name whose answer changes (DNS rebinding) gains nothing.
     """
     family, kind, protocol, _, address = address_info
     refuse(kind_of(address[0]), allow, address[0])
-    return socket.socket(family, kind, protocol)
+    return Socket(family, kind, protocol)
 
 
 class _Connection(ResponseHandler):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,6 +9,8 @@ from typing import Any
 
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
+
+from shoal.connection import Socket
 
 
 class Names(AbstractResolver):
@@ -46,9 +47,8 @@ def everywhere(server: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> Iter
     Yields the addresses that were connected to. For asyncio's own loop: others do not use Python's sockets.
     """
     connected: list[str] = []
-    real = socket.socket
 
-    class Diverted(real):
+    class Diverted(Socket):
         """Says that it is of the family asked for, and goes to the server."""
 
         def __init__(self, family: int = socket.AF_INET, *args: Any, **options: Any) -> None:
@@ -64,6 +64,5 @@ def everywhere(server: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> Iter
             super().connect(server)
 
     with monkeypatch.context() as patch:
-        asyncio.events.get_event_loop_policy()  # made with real sockets
-        patch.setattr("shoal.connection.socket.socket", Diverted)
+        patch.setattr("shoal.connection.Socket", Diverted)
         yield connected
