@@ -4,7 +4,7 @@
         crawl(healthy.seeds("calm"))
     print(healthy.pages("calm"))
 
-Page N of a kind links to page N + 1 of the same kind and host. Wild ones also lead to strangers, now and then.
+Page N of a kind links to page N + 1 of the same kind and host. Wild ones also lead to strangers at times.
 """
 
 from __future__ import annotations
