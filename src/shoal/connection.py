@@ -20,8 +20,11 @@ from shoal.trouble import FORBIDDEN, dropped, one_line
 MAX_HEAD_BYTES: Final = 262_144
 """All that may come before the body, interim (1xx) responses included."""
 
-MAX_WRAPPING: Final = 16
-"""Most bytes received for each byte of a body, beyond MAX_HEAD_BYTES; the smallest chunk takes 6."""
+MAX_HEADS: Final = 100
+"""Interim (1xx) responses before the one that counts, and empty lines in place of them."""
+
+MAX_WRAPPING: Final = 2
+"""Most bytes received for each byte of a body, beyond MAX_HEAD_BYTES: enough for chunks of 5 bytes."""
 
 _DNS_CACHE_S: Final = 300
 logging.getLogger("aiohttp").addHandler(logging.NullHandler())  # or bad cookies would get onto the screen
@@ -103,6 +106,7 @@ class _Connection(ResponseHandler):
         self._max_idle = max_idle
         self._requests = 0
         self._in_head = False
+        self._heads = 0
         self._head_bytes = 0
         self._body_bytes = 0
 
@@ -111,6 +115,7 @@ class _Connection(ResponseHandler):
         self._idle.pop(self, None)
         self._requests += 1
         self._in_head = True
+        self._heads = 0
         self._head_bytes = 0
         self._body_bytes = 0
         super().set_response_params(**params)
@@ -131,6 +136,7 @@ class _Connection(ResponseHandler):
                 end = _HEAD_END.search(data, at)
                 head = data[at : end.end() if end else None]
                 at += len(head)
+                self._heads += end is not None
                 self._head_received(head)
             elif self._complete:
                 self._end()
@@ -169,8 +175,8 @@ class _Connection(ResponseHandler):
 
     def _head_received(self, head: bytes) -> None:
         self._head_bytes += len(head)
-        if self._head_bytes > MAX_HEAD_BYTES:
-            self.set_exception(FetchError("protocol", f"more than {MAX_HEAD_BYTES} bytes before the body"))
+        if self._head_bytes > MAX_HEAD_BYTES or self._heads > MAX_HEADS:
+            self.set_exception(FetchError("protocol", "too much before the body"))
             self._end()
         else:
             super().data_received(head)
