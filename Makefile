@@ -2,14 +2,17 @@
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
+FUZZ_S ?= 60
 
 BIN := .venv/bin
 BENCH := .venv-bench
+FUZZ := .venv-fuzz
+FUZZED := url robots sitemap header html body
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo check test faults bench docs services clean
+.PHONY: help demo check test faults fuzz bench docs services clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile | while IFS='	' read -r name does; do \
@@ -30,6 +33,12 @@ test: check services ## check, and all tests but the long ones; PYTEST_ARGS are 
 faults: .venv/.dev services ## the long tests: processes killed at bad moments
 	$(BIN)/pytest -m faults -n 2 --dist worksteal $(PYTEST_ARGS)
 
+fuzz: .venv/.dev $(FUZZ)/.installed ## bytes from strangers, FUZZ_S seconds for each reader of them, twice
+	SHOAL_FUZZ_S=$(FUZZ_S) $(BIN)/pytest -s tests/fuzz $(PYTEST_ARGS)
+	@mkdir -p .fuzz
+	@for name in $(FUZZED); do (cd .fuzz && PYTHONPATH=$(CURDIR) ../$(FUZZ)/bin/python \
+	  -m tests.fuzz.by_coverage $$name -max_total_time=$(FUZZ_S) -verbosity=0 -print_final_stats=1) || exit 1; done
+
 bench: .venv/.dev $(BENCH)/.installed services ## speed and memory, side by side with Scrapy
 	$(BIN)/python -m benchmarks.run
 
@@ -40,7 +49,7 @@ services: ## the Debian packages that tests use: nginx, and manuals to crawl
 	@.ci/services
 
 clean: ## remove all that these commands made
-	rm -rf .venv $(BENCH) .bench dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv $(BENCH) $(FUZZ) .fuzz .bench dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks docs examples -name __pycache__ -prune -exec rm -rf {} +
 
 # --- Environments -------------------------------------------------------------------------------
@@ -62,4 +71,10 @@ $(BENCH)/.installed: | $(BIN)/python
 	$(PYTHON) -m venv $(BENCH)
 	@echo '*' > $(BENCH)/.gitignore
 	$(BENCH)/bin/python -m pip install --quiet scrapy scrapy-redis uvloop 'celery[redis]' requests lxml w3lib
+	@touch $@
+
+$(FUZZ)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(FUZZ)
+	@echo '*' > $(FUZZ)/.gitignore
+	$(FUZZ)/bin/python -m pip install --quiet --editable . atheris
 	@touch $@

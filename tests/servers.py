@@ -95,7 +95,7 @@ class ScriptedServer:
         """How many were opened so far."""
         self._routes = routes
         self._scheme = "https" if tls else "http"
-        self._tls = _tls_context() if tls else None
+        self._tls = tls_context() if tls else None
         self._socket = socket.create_server((host, 0))
         self.host, self.port = self._socket.getsockname()[:2]
         self._loop = asyncio.new_event_loop()
@@ -148,10 +148,10 @@ class ScriptedServer:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: int
     ) -> None:
         try:
-            while request := await _read_request(reader, connection):
+            while request := await read_request(reader, connection):
                 self.requests.append(request)
                 answer = self._answer(request)
-                if not await _act(answer.steps, writer) or not answer.keep:
+                if not await act(answer.steps, writer) or not answer.keep:
                     break
         except (OSError, ssl.SSLError):
             pass  # the client went away
@@ -167,7 +167,8 @@ class ScriptedServer:
         return answer if isinstance(answer, Reply) else answer(request)
 
 
-async def _read_request(reader: asyncio.StreamReader, connection: int) -> Request | None:
+async def read_request(reader: asyncio.StreamReader, connection: int) -> Request | None:
+    """The next request; None if there is none any more."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
@@ -179,8 +180,8 @@ async def _read_request(reader: asyncio.StreamReader, connection: int) -> Reques
     return Request(method, target, headers, connection, time.monotonic())
 
 
-async def _act(steps: Iterable[Step], writer: asyncio.StreamWriter) -> bool:
-    """Whether the connection is still there afterwards."""
+async def act(steps: Iterable[Step], writer: asyncio.StreamWriter) -> bool:
+    """Do it; returns whether the connection is still there afterwards."""
     for step in steps:
         if isinstance(step, Pause):
             await asyncio.sleep(step.seconds)
@@ -199,7 +200,8 @@ def _reset(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-def _tls_context() -> ssl.SSLContext:
+def tls_context() -> ssl.SSLContext:
+    """For servers, with a certificate that nobody trusts."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with tempfile.TemporaryDirectory() as folder:
         chain = Path(folder) / "chain.pem"

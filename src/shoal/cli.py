@@ -135,6 +135,9 @@ frontier_option = click.option(
     envvar="SHOAL_FRONTIER",
     help="Where the URLs are, instead of a state file: redis://HOST:PORT/DB.",
 )
+csv_safe_option = click.option(
+    "--csv-safe", is_flag=True, help="CSV: put ' in front of text that a spreadsheet would run as a formula."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 crawl_options = _options(
@@ -144,6 +147,7 @@ crawl_options = _options(
         metavar="FILE",
         help="Where the rows go: FILE.jsonl, FILE.csv or sqlite:FILE (default: the state file).",
     ),
+    csv_safe_option,
     click.option(
         "--sitemap", "sitemaps", multiple=True, metavar="URL", help="Start from a sitemap or feed as well."
     ),
@@ -228,6 +232,7 @@ crawl_options = _options(
     click.option("--user-agent", metavar="S", help="What to call oneself (default shoal/VERSION)."),
     click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Send it each time."),
     click.option("--proxy", metavar="URL", help="Fetch through this HTTP proxy."),
+    click.option("--insecure", is_flag=True, help="Accept any TLS certificate."),
     click.option("--ignore-robots", is_flag=True, help="Do not read robots.txt."),
     click.option("--obey-nofollow", is_flag=True, default=None, help="Ignore links marked nofollow."),
     click.option("--obey-noindex", is_flag=True, default=None, help="No rows of pages marked noindex."),
@@ -272,7 +277,7 @@ crawl_options = _options(
         help="Skip pages with the same body, or text, as another one (default keep).",
     ),
     click.option(
-        "--allow-private", is_flag=True, default=None, help="Fetch from private addresses, whatever the seed."
+        "--allow-private", is_flag=True, default=None, help="Fetch from addresses that are not public, too."
     ),
     click.option("--state", metavar="FILE", help=f"The state file (default: NAME{SUFFIX})."),
     frontier_option,
@@ -337,6 +342,7 @@ def _crawl(
     state: str | None,
     frontier: str | None,
     output: str | None,
+    csv_safe: bool,
     processes: int,
     fresh: bool,
     strict: bool,
@@ -360,6 +366,7 @@ def _crawl(
         crawl=made,
         frontier=place,
         output=output,
+        csv_safe=csv_safe,
         fields=columns + SEEN_FIELDS if columns and made.settings.revisit_s else columns,
         fixed=fixed,
         processes=processes,
@@ -430,6 +437,7 @@ def _settings(
     headers: Sequence[str],
     retries_by: Sequence[str],
     no_adapt: bool,
+    insecure: bool,
     ignore_robots: bool,
     ignore_traps: bool,
     drop_tracking: bool,
@@ -447,6 +455,7 @@ def _settings(
         "headers": [_header(text) for text in headers] or None,
         "retries_by": dict(map(_cause, retries_by)) or None,
         "adapt": False if no_adapt else None,
+        "verify_tls": False if insecure else None,
         "obey_robots": False if ignore_robots else None,
         "avoid_traps": False if ignore_traps else None,
         "drop_params": TRACKING_PARAMS if drop_tracking else None,
@@ -764,16 +773,16 @@ def _note(text: str) -> None:
 @shoal.command()
 @click.option("-o", "--output", metavar="FILE", help="FILE.jsonl or FILE.csv (default: standard output).")
 @click.option("--format", "form", type=click.Choice(["jsonl", "csv"]), help="Default: by the file's name.")
-@click.option("--safe", is_flag=True, help="CSV: keep cells from being taken for formulas.")
+@csv_safe_option
 @on_crawl
-def export(frontier: Frontier, output: str | None, form: Format | None, safe: bool) -> None:
+def export(frontier: Frontier, output: str | None, form: Format | None, csv_safe: bool) -> None:
     """Write the rows that the state file keeps to a file."""
     from shoal.export import export_file
 
     kept = frontier.describe().get("output")
     if kept is not None:
         raise ConfigError(f"the rows of this crawl are in {kept}, not in the state file")
-    count = export_file(frontier.items, output, form, safe=safe)
+    count = export_file(frontier.items, output, form, safe=csv_safe)
     if output:
         print(f"{count:,} rows in {output}")
 

@@ -21,10 +21,18 @@ import msgspec
 from shoal.errors import ConfigError
 from shoal.model import SITEMAP, Item, Limits, Link, Politeness
 from shoal.parse import Field, Page, extract
+from shoal.place import shown
 from shoal.policy import CAUSES, Retries, is_cause
 from shoal.scope import Glob, Mode, Scope, compile_glob
 from shoal.traps import Rules
-from shoal.urls import DEFAULT, NORMALIZER_VERSION, Spelling, normalize
+from shoal.urls import (
+    DEFAULT,
+    NORMALIZER_VERSION,
+    Spelling,
+    has_credentials,
+    normalize,
+    without_credentials,
+)
 
 __version__ = "0.1.0"
 
@@ -138,7 +146,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     verify_tls: bool = True
     """Refuse servers whose certificate is not valid."""
     allow_private: bool = False
-    """Fetch from private and loopback addresses even if no seed is one."""
+    """Fetch from addresses that are not public (private, loopback, ...) even if no seed is one."""
     connect_timeout_s: float = 10.0
     read_timeout_s: float = 20.0
     """Longest silence while a response is read."""
@@ -296,6 +304,12 @@ class Crawl:
             politeness=settings.politeness,
         )
 
+    def description(self) -> dict[str, object]:
+        """The settings as they may be kept and shown: no headers, and no password of a proxy."""
+        described: dict[str, object] = msgspec.to_builtins(self.settings)
+        proxy = self.settings.proxy
+        return {**described, "headers": [], "proxy": proxy and shown(proxy)}
+
     def identity(self) -> dict[str, object]:
         """What must not change while the crawl lives: which URLs are the same page, or of the same host."""
         settings = self.settings
@@ -353,12 +367,14 @@ def check_url(text: str) -> str:
     """The normalized URL. Raises ConfigError, with a suggestion, if it is none that can be crawled."""
     url = normalize(text)
     if url is not None:
+        if has_credentials(text):
+            raise ConfigError(f"leave user and password out of the URL: {url}; they would be sent nowhere")
         return url
     guess = f"http://{text}"
     is_host = "." in text or text.startswith("localhost")
     if is_host and "://" not in text and "@" not in text and normalize(guess):
         raise ConfigError(f"not an http(s) URL: '{text}'; did you mean {guess} ?")
-    raise ConfigError(f"not an http(s) URL: '{text}'; write it like http://example.com/")
+    raise ConfigError(f"not an http(s) URL: '{without_credentials(text)}'; write it like http://example.com/")
 
 
 def _check_cause(cause: str, retries: int) -> None:

@@ -28,6 +28,8 @@ _STEP_BYTES: Final = 65_536
 
 _MAX_CODINGS: Final = 5
 _MAX_GZIP_HEADER_BYTES: Final = 65_536
+_MAX_MEMBERS: Final = 1_000
+"""Of a gzip or zstd body: each costs far more time than its few bytes should."""
 _ZSTD_WINDOW_LOG: Final = 23  # 8 MB: RFC 9659 section 3
 _ERRORS: Final = (zlib.error, brotli.error, zstd.ZstdError)
 _NO_CODING: Final = frozenset({"", "identity", "none", "binary", "7bit", "8bit"})
@@ -211,6 +213,8 @@ class _Gzip:
         if size is None:
             self._held = data
             return b""
+        if self._members == _MAX_MEMBERS:
+            raise zlib.error("too many members")
         self._inflate = _Inflate()
         self._members += 1
         return data[size:]
@@ -262,6 +266,7 @@ class _Zstd:
 
     def __init__(self) -> None:
         self._frame = self._new_frame()
+        self._frames = 1
 
     @property
     def complete(self) -> bool:
@@ -270,7 +275,10 @@ class _Zstd:
     def feed(self, data: bytes) -> Iterator[bytes]:
         while data or not (self._frame.eof or self._frame.needs_input):
             if self._frame.eof:
+                if self._frames == _MAX_MEMBERS:
+                    raise zstd.ZstdError("too many frames")
                 self._frame = self._new_frame()
+                self._frames += 1
             yield self._frame.decompress(data, _STEP_BYTES)
             data = self._frame.unused_data if self._frame.eof else b""
 

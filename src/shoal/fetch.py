@@ -6,42 +6,34 @@ judged: that is `shoal.policy`.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import errno
 import functools
-import ipaddress
-import os
 import re
-import socket
-import ssl
 from collections.abc import Callable
-from http.cookies import Morsel
 from time import perf_counter
 from types import TracebackType
-from typing import Any, Final, Self, cast
+from typing import Final, Self
 
 import aiohttp
-from aiohttp.client_proto import ResponseHandler
+from aiohttp.abc import AbstractResolver
 from msgspec import Struct
 from multidict import CIMultiDict
 from yarl import URL
 
+from shoal.addresses import Kind, kind_of_host
+from shoal.connection import connector, refuse
+from shoal.cookies import CookieJar
 from shoal.decode import ACCEPT_ENCODING, Body, FetchError
 from shoal.errors import ConfigError
 from shoal.model import Failure, FailureKind, Response
-from shoal.scope import registrable_domain
-from shoal.urls import host_key
+from shoal.place import shown
+from shoal.trouble import explain
+from shoal.urls import MAX_URL_LENGTH
 
 MAX_HEADER_BYTES: Final = 65_536
 """The longest single header; real sites go beyond the usual 8 KB."""
 
-MAX_HEAD_BYTES: Final = 262_144
-"""All that may come before the body, interim (1xx) responses included."""
-
 _MAX_HEADERS: Final = 1_000
 _ACCEPT: Final = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
-_DNS_CACHE_S: Final = 300
 
 
 class FetchSettings(Struct, frozen=True, kw_only=True):
@@ -62,9 +54,8 @@ class FetchSettings(Struct, frozen=True, kw_only=True):
     verify_tls: bool = True
     cookies: bool = True
     """Keep cookies as long as the Fetcher lives."""
-    allow_loopback: bool = False
-    allow_private: bool = False
-    """Allow private networks (RFC 1918, RFC 6598, RFC 4193)."""
+    allow: frozenset[Kind] = frozenset()
+    """Kinds of addresses that may be fetched from besides public ones."""
     connections: int = 200
     """Most connections in use at once, and most kept idle for later; 0 means no limit."""
     per_host_connections: int = 0
@@ -76,13 +67,14 @@ class FetchSettings(Struct, frozen=True, kw_only=True):
         for name, value in (("User-Agent", self.user_agent), *self.headers):
             if not _TOKEN.fullmatch(name) or not _FIELD_VALUE.fullmatch(value):
                 raise ConfigError(f"the header {name!r}: {value!r} cannot be sent; use printable characters")
-        if self.proxy is not None and not _PROXY.match(self.proxy):
-            raise ConfigError(f"the proxy {self.proxy!r} is not an http:// or https:// URL")
+        if self.proxy is not None and not _PROXY.fullmatch(self.proxy):
+            raise ConfigError(f"the proxy {shown(self.proxy)!r} is not an http:// or https:// URL")
 
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 section 5.6.2
 _FIELD_VALUE: Final = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
-_PROXY: Final = re.compile(r"https?://[^/]", re.IGNORECASE)
+_PROXY: Final = re.compile(r"https?://[^/\s][^\s]*", re.IGNORECASE)
+_NORMALIZED: Final = re.compile(r"https?://[!-.0->A-~]+/[!-~]*")  # the host without "/", "?" and "@"
 
 
 class Fetcher:
@@ -91,11 +83,14 @@ class Fetcher:
     Made inside a running event loop, used in that loop, and closed there: `async with Fetcher(settings)`.
     """
 
-    def __init__(self, settings: FetchSettings | None = None) -> None:
+    def __init__(
+        self, settings: FetchSettings | None = None, *, resolver: AbstractResolver | None = None
+    ) -> None:
+        """resolver: looks names up, instead of the system; what it answers is guarded all the same."""
         self._settings = settings = settings or FetchSettings()
         self._session = aiohttp.ClientSession(
-            connector=_connector(settings),
-            cookie_jar=_CookieJar(unsafe=True) if settings.cookies else aiohttp.DummyCookieJar(),
+            connector=_connector(settings, resolver),
+            cookie_jar=CookieJar(unsafe=True) if settings.cookies else aiohttp.DummyCookieJar(),
             headers=_request_headers(settings),
             timeout=aiohttp.ClientTimeout(
                 total=settings.total_timeout_s,
@@ -153,25 +148,30 @@ class Fetcher:
                 if not response.closed:  # it is not if there is something left to read
                     response.release()
         except Exception as error:  # whatever a site can cause is a value
-            kind, detail = _explain(error, self._settings)
+            kind, detail = self._explain(error)
             return Failure(kind, detail, perf_counter() - started)
         received = [(_name(name), value.decode("latin-1")) for name, value in response.raw_headers]
         return Response(url, response.status, tuple(received), body, perf_counter() - started)
 
     def _target(self, url: str) -> URL:
-        if not (url.isascii() and url.isprintable() and " " not in url):
+        if len(url) > MAX_URL_LENGTH or not _NORMALIZED.fullmatch(url):
             raise ValueError("it is not normalized")
+        if self._settings.proxy is not None:  # all other names are looked up by the proxy, and its business
+            refuse(kind_of_host(url), self._settings.allow, "what the URL names")
         target = URL(url, encoded=True)
         if url.find("?") == len(url) - 1:  # yarl would drop an empty query
             target = target.with_path(target.raw_path + "?", encoded=True)
-        if self._settings.proxy is not None:
-            self._guard_name(target.raw_host or "")
         return target
 
-    def _guard_name(self, host: str) -> None:
-        """With a proxy the address is the proxy's business, unless the URL itself names a forbidden one."""
-        with contextlib.suppress(ValueError):  # a name
-            _guard(_literal(host), self._settings)
+    def _explain(self, error: Exception) -> tuple[FailureKind, str]:
+        match error:
+            case aiohttp.ConnectionTimeoutError():
+                return "timeout", f"no connection within {self._settings.connect_timeout_s:g} s"
+            case aiohttp.SocketTimeoutError():
+                return "timeout", f"nothing received for {self._settings.read_timeout_s:g} s"
+            case TimeoutError() if not isinstance(error, aiohttp.ClientConnectorError):
+                return "timeout", f"not complete within {self._settings.total_timeout_s:g} s"
+        return explain(error)
 
 
 @functools.lru_cache(maxsize=1_024)
@@ -234,304 +234,12 @@ def _request_headers(settings: FetchSettings) -> CIMultiDict[str]:
     return headers
 
 
-def _connector(settings: FetchSettings) -> aiohttp.TCPConnector:
-    connector = aiohttp.TCPConnector(
-        limit=settings.connections,
-        limit_per_host=settings.per_host_connections,
-        keepalive_timeout=settings.keepalive_timeout_s,
-        ttl_dns_cache=_DNS_CACHE_S,
-        ssl=settings.verify_tls,
-        socket_factory=None if settings.proxy else functools.partial(_guarded_socket, settings),
+def _connector(settings: FetchSettings, resolver: AbstractResolver | None) -> aiohttp.TCPConnector:
+    return connector(
+        allow=None if settings.proxy else settings.allow,
+        connections=settings.connections,
+        per_host=settings.per_host_connections,
+        keepalive_timeout_s=settings.keepalive_timeout_s,
+        verify_tls=settings.verify_tls,
+        resolver=resolver,
     )
-    # behind a proxy the start of a tunnel looks like an idle connection, and must not be closed
-    max_idle = None if settings.proxy else settings.connections or None
-    connector._factory = cast(
-        "functools.partial[ResponseHandler]",
-        functools.partial(_Connection, asyncio.get_running_loop(), {}, max_idle),
-    )
-    return connector
-
-
-class _Connection(ResponseHandler):
-    """aiohttp's connection, made to treat sloppy servers as browsers do.
-
-    - Bytes after a complete response are dropped with the connection, instead of failing the response or,
-      worse, answering the next request.
-    - A body that a reset or a broken chunk cuts off is not taken for a whole one, nor waited for.
-    - The head is bounded as a whole.
-    - Only a connection that was used before may have died of old age: aiohttp sends the request once more
-      whenever a connection is dropped, which would ask a server that crashes on a page twice each time.
-    - The number of idle connections is bounded: the oldest one goes.
-    """
-
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, idle: dict[_Connection, None], max_idle: int | None
-    ) -> None:
-        super().__init__(loop)
-        self._idle = idle
-        self._max_idle = max_idle
-        self._requests = 0
-        self._in_head = False
-        self._head_bytes = 0
-
-    def set_response_params(self, **params: Any) -> None:
-        """A request is about to be sent."""
-        self._idle.pop(self, None)
-        self._requests += 1
-        self._in_head = True
-        self._head_bytes = 0
-        super().set_response_params(**params)
-
-    def feed_data(self, data: Any, size: int = 0) -> None:
-        """A head has been parsed: of an interim response, or of the one that counts."""
-        status: int = data[0].code
-        self._in_head = 100 <= status < 200 and status != 101
-        super().feed_data(data, size)
-
-    def data_received(self, data: bytes) -> None:
-        """Bytes have come; if there are none, parsing goes on after a pause."""
-        if not data:
-            super().data_received(data)
-        at = 0
-        while at < len(data) and self.exception() is None:
-            if self._in_head:
-                end = _HEAD_END.search(data, at)
-                head = data[at : end.end() if end else None]
-                at += len(head)
-                self._head_received(head)
-            elif self._complete:
-                self._end()
-                return
-            else:
-                super().data_received(data[at:])
-                break
-        self._settle()
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """The connection is gone; `exc` is None if it was closed in an orderly way."""
-        self._idle.pop(self, None)
-        if self._requests == 1 and not self.is_eof():
-            self.set_exception(_dropped(exc))
-        if exc is not None:
-            self._cut_off(exc)
-        super().connection_lost(exc)
-
-    def close(self) -> None:
-        """Close the connection, which may be in the middle of a body."""
-        self._cut_off(None)
-        super().close()
-
-    def abort(self) -> None:
-        """Close it at once."""
-        self._cut_off(None)
-        super().abort()
-
-    @property
-    def _complete(self) -> bool:
-        return self._payload is None or self._payload.is_eof()
-
-    def _cut_off(self, error: BaseException | None) -> None:
-        if self._payload is not None and not self._payload.is_eof():
-            self._payload.set_exception(_dropped(error))
-
-    def _head_received(self, head: bytes) -> None:
-        self._head_bytes += len(head)
-        if self._head_bytes > MAX_HEAD_BYTES:
-            self.set_exception(FetchError("protocol", f"more than {MAX_HEAD_BYTES} bytes before the body"))
-            self._end()
-        else:
-            super().data_received(head)
-
-    def _settle(self) -> None:
-        if self._in_head or self._payload is None:
-            return
-        if self._payload.is_eof():
-            self._idle[self] = None
-            if self._max_idle is not None and len(self._idle) > self._max_idle:
-                next(iter(self._idle))._end()
-        elif (error := self.exception()) is not None:
-            words = getattr(error, "message", None) or str(error)
-            self._payload.set_exception(FetchError("protocol", _one_line(words)))
-
-    def _end(self) -> None:
-        self._idle.pop(self, None)
-        self.force_close()
-        if self.transport is not None:
-            self.transport.close()
-
-
-_HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
-
-
-def _dropped(error: BaseException | None) -> FetchError:
-    if isinstance(error, ssl.SSLError):
-        return FetchError("tls", _tls_detail(error))
-    words = _words(error) if isinstance(error, OSError) else "the connection was closed"
-    return FetchError("reset", f"{words} before the response was complete")
-
-
-class _CookieJar(aiohttp.CookieJar):
-    """aiohttp's jar, with cookies sent back as they came (RFC 6265 section 5.4), never quoted or escaped."""
-
-    def _build_morsel(self, cookie: Morsel[str]) -> Morsel[str]:
-        morsel: Morsel[str] = Morsel()
-        # set() would refuse names that servers do use
-        morsel.__setstate__(  # type: ignore[attr-defined]
-            {"key": cookie.key, "value": cookie.value, "coded_value": cookie.coded_value}
-        )
-        return morsel
-
-    @staticmethod
-    def _is_domain_match(domain: str, hostname: str) -> bool:
-        """Never for more than the site: a public suffix is nobody's (RFC 6265 section 5.3 step 5)."""
-        site = registrable_domain(hostname)
-        within = domain == site or domain.endswith("." + site)
-        return within and aiohttp.CookieJar._is_domain_match(domain, hostname)
-
-
-class _BlockedError(OSError):
-    """An address that the settings forbid; raised instead of making a socket for it."""
-
-
-def _guarded_socket(
-    settings: FetchSettings, address_info: tuple[int, int, int, str, tuple[Any, ...]]
-) -> socket.socket:
-    """Make the socket for an address that is about to be connected to: the last moment to refuse it."""
-    family, kind, protocol, _, address = address_info
-    _guard(address[0], settings)
-    return socket.socket(family, kind, protocol)
-
-
-def _guard(address: str, settings: FetchSettings) -> None:
-    reason = forbidden(address, loopback=settings.allow_loopback, private=settings.allow_private)
-    if reason is not None:
-        raise _BlockedError(errno.EACCES, f"{address} is a {reason} address")
-
-
-_PRIVATE: Final = tuple(
-    ipaddress.ip_network(network)
-    for network in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
-)
-_METADATA: Final = frozenset(
-    ipaddress.ip_address(address)  # of cloud machines: secrets, inside or outside of private networks
-    for address in ("169.254.169.254", "fd00:ec2::254", "100.100.100.200", "168.63.129.16", "192.0.0.192")
-)
-_GLOBAL_UNICAST: Final = ipaddress.IPv6Network("2000::/3")  # RFC 4291 section 2.4
-_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")  # RFC 6052 section 2.1
-_IPV4_COMPATIBLE: Final = ipaddress.IPv6Network("::/96")  # RFC 4291 section 2.5.5.1
-
-
-def forbidden(address: str, *, loopback: bool = False, private: bool = False) -> str | None:
-    """What kind of address that no crawler should be sent to `address` is; None if it may be fetched from.
-
-    `loopback` and `private` allow those two kinds. IPv4 inside IPv6 (mapped, compatible, 6to4, NAT64) counts
-    as that IPv4 address. Raises ValueError if it is not an IP address.
-    """
-    ip = _innermost(ipaddress.ip_address(address))
-    if ip in _METADATA:
-        return "cloud metadata"
-    if ip.is_loopback:
-        return None if loopback else "loopback"
-    if any(ip in network for network in _PRIVATE):
-        return None if private else "private"
-    if ip.is_link_local:
-        return "link-local"
-    if ip.is_multicast:
-        return "multicast"
-    if ip.is_global and (ip.version == 4 or ip in _GLOBAL_UNICAST):
-        return None
-    return "reserved"
-
-
-def address_kind(url: str) -> str | None:
-    """The kind, as in `forbidden`, of the address that a normalized URL names; None for any other name."""
-    host = host_key(url)
-    name = host.rpartition("]")[0].lstrip("[") or host.partition(":")[0]
-    try:
-        return forbidden(_literal(name))
-    except ValueError:
-        return None
-
-
-def _literal(host: str) -> str:
-    """The address that a name stands for without being looked up (RFC 6761 section 6.3), or `host` itself."""
-    return "127.0.0.1" if host == "localhost" or host.endswith(".localhost") else host
-
-
-def _innermost(
-    ip: ipaddress.IPv4Address | ipaddress.IPv6Address,
-) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    if isinstance(ip, ipaddress.IPv4Address):
-        return ip
-    inner = ip.ipv4_mapped or ip.sixtofour
-    if inner is None and (ip in _NAT64 or (ip in _IPV4_COMPATIBLE and int(ip) > 1)):
-        inner = ipaddress.IPv4Address(int(ip) & 0xFFFF_FFFF)
-    return inner or ip
-
-
-def _explain(error: Exception, settings: FetchSettings) -> tuple[FailureKind, str]:
-    """Kind and detail of a Failure. The detail names what happened, not where, so that it can be grouped."""
-    match error:
-        case FetchError():
-            return error.kind, error.detail
-        case aiohttp.ConnectionTimeoutError():
-            return "timeout", f"no connection within {settings.connect_timeout_s:g} s"
-        case aiohttp.SocketTimeoutError():
-            return "timeout", f"nothing received for {settings.read_timeout_s:g} s"
-        case aiohttp.ClientConnectorError():
-            return _explain_connect(error)
-        case _BlockedError():
-            return "blocked", str(error.strerror)
-        case aiohttp.ClientOSError() | aiohttp.ServerDisconnectedError():
-            dropped = _dropped(error.__cause__)
-            return dropped.kind, dropped.detail
-        case TimeoutError():
-            return "timeout", f"not complete within {settings.total_timeout_s:g} s"
-        case aiohttp.ClientHttpProxyError():
-            return "refused", f"the proxy answered {error.status}"
-        case aiohttp.ClientResponseError():
-            return "protocol", _one_line(error.message)
-        case aiohttp.ClientPayloadError():
-            return "truncated", "the body ends early"
-        case UnicodeError():
-            return "dns", "the host name cannot be encoded"
-        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError() | ValueError():
-            return "blocked", f"not a URL that can be fetched: {_one_line(str(error))}"
-        case _:
-            return "protocol", _one_line(f"{type(error).__name__}: {error}")
-
-
-def _explain_connect(error: aiohttp.ClientConnectorError) -> tuple[FailureKind, str]:
-    cause = error.os_error
-    proxy = "proxy: " if isinstance(error, aiohttp.ClientProxyConnectionError) else ""
-    words = proxy + _words(cause)
-    if isinstance(cause, _BlockedError):
-        return "blocked", words
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return "dns", words
-    if isinstance(cause, ssl.SSLError):
-        return "tls", _tls_detail(cause)
-    if cause.errno == errno.ETIMEDOUT:
-        return "timeout", words
-    if isinstance(cause, ConnectionResetError | BrokenPipeError | ConnectionAbortedError):
-        return "reset", words
-    return "refused", words
-
-
-def _words(error: OSError) -> str:
-    """The system's words for it, without the address that some event loops add."""
-    if isinstance(error, _BlockedError) or not error.errno or error.errno < 0:
-        return error.strerror or _one_line(str(error)) or type(error).__name__
-    return os.strerror(error.errno)
-
-
-def _tls_detail(error: ssl.SSLError) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"certificate not accepted: {error.verify_message}"
-    return (error.reason or "unknown TLS error").replace("_", " ").lower()
-
-
-def _one_line(text: str) -> str:
-    """The library's words without the offending bytes that it quotes below or behind them."""
-    words = re.split(r"\n\n|:? b['\"]", text, maxsplit=1)[0]
-    return " ".join(words.split())[:200].rstrip(":")

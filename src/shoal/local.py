@@ -60,6 +60,8 @@ class Job(msgspec.Struct, frozen=True):
     """Where the items go; None: the frontier keeps them."""
     fields: tuple[str, ...] = ()
     """The names of the items' fields, if they are known beforehand."""
+    csv_safe: bool = False
+    """Defuse formulas in CSV."""
     fixed: dict[str, object] = {}
     """What else has to be the same when the crawl is resumed, in the user's words."""
     processes: int = 1
@@ -76,7 +78,7 @@ class Job(msgspec.Struct, frozen=True):
         """The store of the items, not opened yet; None if the frontier keeps them."""
         if self.output is None:
             return None
-        return open_store(self.output, crawl=self.crawl.name, fields=self.fields)
+        return open_store(self.output, crawl=self.crawl.name, fields=self.fields, csv_safe=self.csv_safe)
 
 
 class Watch(Protocol):
@@ -104,7 +106,7 @@ def prepare(job: Job) -> Stats:
         if limits.max_queued is None:  # then what producers have set holds on
             limits = msgspec.structs.replace(limits, max_queued=frontier.limits.max_queued)
         frontier.configure(limits)
-        frontier.describe({**_fixed(job), "settings": msgspec.to_builtins(job.crawl.settings)})
+        frontier.describe({**_fixed(job), "settings": job.crawl.description()})
         reap_dead(frontier)
         frontier.add(job.crawl.seeds())
         revisit_due(frontier, job.crawl, batches=None)

@@ -173,9 +173,9 @@ class Page:
     ) -> list[Link]:
         """The links of the page, one per URL, in the order of the document, one step deeper than the page.
 
-        Without a selector: `a`, `area` and `link rel=next`; with `iframes` also frames. With one: the
-        elements that match, or the `a` and `area` in those that are no links; with `::attr(name)`, what
-        the attribute says. What is in a `<template>` is no link, and what is not http(s) is left out.
+        Without a selector: `a`, `area`, `link rel=next` and `meta` refresh; with `iframes` also frames. With
+        one: the elements that match, or the `a` and `area` in those that are no links; with `::attr(name)`,
+        what the attribute says. What is in a `<template>` is no link, what is not http(s) is left out.
         `obey_nofollow` leaves out links marked so, and all links of a page marked so.
         Raises ValueError for a priority outside 0..9, ConfigError if the selector is not valid.
         """
@@ -240,6 +240,7 @@ class Page:
             if (
                 tag == "a"
                 or tag == "area"
+                or tag == "meta"
                 or (tag == "link" and _is_marked(element, "next"))
                 or (iframes and (tag == "iframe" or tag == "frame"))
             ) and (href := _href(element)) is not None:
@@ -533,10 +534,28 @@ _EMPTY = _parse(b"", None)
 def _href(element: Element) -> str | None:
     if element.tag in ("iframe", "frame"):
         return element.attr("src")
+    if element.tag == "meta":
+        return _refresh(element)
     href = element.attr("href")
     if href is None and element.namespace is Namespace.SVG:
         return element.attr("xlink:href")
     return href
+
+
+def _refresh(meta: Element) -> str | None:
+    """Where it sends browsers to (HTML standard 4.2.5.3, "shared declarative refresh steps")."""
+    if (meta.attr("http-equiv") or "").lower() != "refresh":
+        return None
+    found = _REFRESH.match(meta.attr("content") or "")
+    return next((url for url in found.groups() if url is not None), None) if found else None
+
+
+_REFRESH = re.compile(
+    r"""[\t\n\f\r ]*+(?:[0-9]|(?=\.))[0-9.]*+(?:[\t\n\f\r ]+[;,]?|[;,])[\t\n\f\r ]*+"""
+    r"""(?:url[\t\n\f\r ]*+=[\t\n\f\r ]*+)?"""
+    r"""(?:"([^"]*)|'([^']*)|(.+))""",
+    re.IGNORECASE | re.DOTALL | re.ASCII,
+)
 
 
 def _outermost(elements: list[Element]) -> list[Element]:

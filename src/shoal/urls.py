@@ -55,6 +55,10 @@ DEFAULT = Spelling()
 class _Url(Protocol):
     @property
     def href(self) -> str: ...
+    @property
+    def username(self) -> str: ...
+    @property
+    def password(self) -> str: ...
 
 
 class _Parse(Protocol):
@@ -67,6 +71,8 @@ _parse: _Parse = URL.parse
 def normalize(url: str, base: str | None = None, spelling: Spelling = DEFAULT) -> str | None:
     """The one spelling of an http(s) URL, without fragment; a relative one is joined to `base`.
 
+    A user and a password are dropped: they are no part of what a page is, would be kept and logged with it,
+    and a page must not choose whom the crawler claims to be.
     None if it is not a URL to fetch: another scheme, not parsable, no host, over MAX_URL_LENGTH.
     Never raises. The result is ASCII, and normalizing it again changes nothing.
     """
@@ -98,10 +104,9 @@ class Base:
 def fingerprint(url: str, key: str = "") -> int:
     """The identity of a normalized URL: signed 64 bits (XXH3), the same on every machine.
 
-    User and password do not count: they change who asks, not what for.
     `key` sets apart what has the same URL.
     """
-    identity = (_without_credentials(url) if "@" in url else url).encode()
+    identity = url.encode()
     if key:
         identity += b"\0" + key.encode("utf-8", "surrogatepass")  # a normalized URL holds no NUL
     return digest(identity)
@@ -114,15 +119,23 @@ def digest(content: bytes) -> int:
 
 def host_key(url: str) -> str:
     """The politeness group of a normalized URL: its host, with the port unless it is the scheme's own."""
-    host = url[8 if url[4] == "s" else 7 : url.index("/", 8)]
-    return host if "@" not in host else host[host.rindex("@") + 1 :]
+    return url[8 if url[4] == "s" else 7 : url.index("/", 8)]
 
 
 def origin(url: str) -> str:
     """Scheme, host and port of a normalized URL: "http://example.com:8080"."""
-    if "@" in url:
-        url = _without_credentials(url)
     return url[: url.index("/", 8)]
+
+
+def has_credentials(text: str) -> bool:
+    """Whether a URL, not normalized yet, names a user or a password."""
+    parsed = _parsed(text)
+    return parsed is not None and bool(parsed.username or parsed.password)
+
+
+def without_credentials(text: str) -> str:
+    """What may or may not be a URL, as it can be shown and kept: all that might be a password is masked."""
+    return _CREDENTIALS.sub(r"\1***@", text)
 
 
 def path_query(url: str) -> str:
@@ -178,6 +191,8 @@ def _normalized(text: str, base: _Url | None, spelling: Spelling) -> str | None:
     fragment = url.find("#")
     if fragment >= 0:
         url = url[:fragment]
+    if "@" in url:
+        url = _without_credentials(url)
     if "%" in url:
         url = respell_escapes(url)
     if spelling is not DEFAULT:
@@ -192,6 +207,7 @@ def _normalized(text: str, base: _Url | None, spelling: Spelling) -> str | None:
 _LONG = 1024
 """Longer than any host with its credentials, and than nearly every URL."""
 _LONG_HOST = re.compile(rf"(?:https?:[/\\]*|[/\\]{{2,}})[^/\\?#]{{{_LONG}}}", re.IGNORECASE)
+_CREDENTIALS = re.compile(r"(https?:[/\\]*|[/\\]{2,}).*@", re.IGNORECASE | re.DOTALL)
 _C0_OR_SPACE = "".join(map(chr, range(0x21)))
 _NO_TAB_OR_NEWLINE = str.maketrans("", "", "\t\n\r")
 

@@ -25,7 +25,7 @@ from shoal.policy import Dead, Read, Redirect, Retry, follow, judge, retry, sign
 from shoal.robots import Rules
 from shoal.sitemap import MAX_BYTES
 from shoal.traps import Sieve
-from shoal.urls import Wildcard, digest, normalize, path_query
+from shoal.urls import Wildcard, digest, normalize, path_query, without_credentials
 
 REDIRECTED = "redirect"
 REDIRECTED_AWAY = "redirect out of scope"
@@ -158,7 +158,7 @@ class Visitor:
         )  # where it once came from is past
         hop = follow(target, link.url, via, set_cookie=cookie)
         if isinstance(hop, Dead):
-            return attempt.end(hop, f"to {verdict.location}")
+            return attempt.end(hop, f"to {without_credentials(verdict.location)}")
         if not self._may_follow(hop.url, link):
             if link.depth == 0:
                 log.warning("%s redirects to %s, which is out of scope", link.url, hop.url)

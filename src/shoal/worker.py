@@ -22,10 +22,11 @@ from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
+from shoal.addresses import KINDS, kind_of_host
 from shoal.crawl import Crawl
 from shoal.due import revisit_due
 from shoal.errors import FrontierUnavailable, ShoalError, StoreUnavailable
-from shoal.fetch import Fetcher, FetchSettings, address_kind
+from shoal.fetch import Fetcher, FetchSettings
 from shoal.frontier import Frontier
 from shoal.liveness import reap_dead
 from shoal.load import Load
@@ -269,9 +270,9 @@ def load_of(crawl: Crawl) -> Load:
 
 
 def fetch_settings(crawl: Crawl) -> FetchSettings:
-    """How to fetch for this crawl. Seeds on loopback or private addresses open these to the whole crawl."""
+    """How to fetch for this crawl. A seed that is no public address opens those of its kind to the crawl."""
     settings = crawl.settings
-    opened = {address_kind(url) for url in crawl.start_urls()}
+    opened = {kind for url in crawl.start_urls() if (kind := kind_of_host(url))}
     return FetchSettings(
         user_agent=settings.user_agent,
         headers=settings.headers,
@@ -282,7 +283,6 @@ def fetch_settings(crawl: Crawl) -> FetchSettings:
         proxy=settings.proxy,
         verify_tls=settings.verify_tls,
         cookies=settings.cookies,
-        allow_loopback=settings.allow_private or "loopback" in opened,
-        allow_private=settings.allow_private or "private" in opened,
+        allow=KINDS if settings.allow_private else frozenset(opened),
         connections=settings.concurrency,
     )

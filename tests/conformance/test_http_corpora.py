@@ -24,7 +24,7 @@ from shoal.fetch import Fetcher, FetchSettings
 from shoal.model import Failure, Response
 
 CORPORA = Path(__file__).parent.parent / "corpora"
-SETTINGS = FetchSettings(allow_loopback=True, max_body_bytes=5_000_000)
+SETTINGS = FetchSettings(allow=frozenset({"loopback"}), max_body_bytes=5_000_000)
 IMPATIENT = msgspec.structs.replace(SETTINGS, read_timeout_s=0.7, total_timeout_s=1.2)
 NEVER_ENDING = {"conn/never-answers", "frame/slow-headers-forever"}
 NEXT = page(b"ok")

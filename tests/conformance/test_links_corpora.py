@@ -10,9 +10,13 @@ from shoal.urls import Spelling, normalize
 
 CORPORA = Path(__file__).parent.parent / "corpora"
 
+NO_USER = "a user and a password in a link are dropped"
 TOO_LONG = "a URL longer than MAX_URL_LENGTH comes from a trap"
 CHROMIUM = {
     "path/query-empty": (["http://site.test/dir/page.html"], "an empty query means none"),
+    "host/userinfo-at": (["http://site.test/x"], NO_USER),
+    "host/userinfo-trick": (["http://evil.test/x"], NO_USER),
+    "page/userinfo": (["http://site.test/dir/x"], NO_USER),
     "path/long-9k": ([], TOO_LONG),
     "path/long-70k": ([], TOO_LONG),
 }

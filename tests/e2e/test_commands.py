@@ -694,3 +694,13 @@ def test_two_commands_on_one_state_file_share_the_work(shoal: Shell) -> None:
         assert site.fetches() == Counter(site.urls)
     urls = [json.loads(line)["url"] for line in shoal.read("rows.jsonl").splitlines()]
     assert Counter(urls) == Counter(site.urls)
+
+
+def test_certificates_are_checked_unless_told_otherwise(shoal: Shell) -> None:
+    """A certificate that nobody vouches for makes a dead letter; --insecure takes it."""
+    with ScriptedServer({"/": page(b"<title>hidden</title>")}, tls=True) as server:
+        shoal("crawl", server.url(), "--ignore-robots", code=1)
+        assert "TLS certificate" in shoal("dead").out
+        assert server.requests == []
+        shoal("crawl", server.url(), "--insecure", "--fresh")
+    assert [row["title"] for row in shoal.rows()] == ["hidden"]

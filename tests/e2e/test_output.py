@@ -199,11 +199,20 @@ def test_export_replaces_a_file(shoal: Shell, site: Site) -> None:
 
 
 def test_export_can_defuse_formulas(shoal: Shell) -> None:
-    """With --safe, what a spreadsheet would run gets an apostrophe in front."""
+    """With --csv-safe, what a spreadsheet would run gets an apostrophe in front."""
     with ScriptedServer({"/": page(b"<h1>=1+1</h1>")}) as server:
         shoal("crawl", server.url(), "--select", "title=h1")
     assert shoal("export", "--format", "csv").out.splitlines()[1].endswith(",=1+1")
-    assert shoal("export", "--format", "csv", "--safe").out.splitlines()[1].endswith(",'=1+1")
+    assert shoal("export", "--format", "csv", "--csv-safe").out.splitlines()[1].endswith(",'=1+1")
+
+
+def test_a_crawl_can_defuse_formulas(shoal: Shell) -> None:
+    """With --csv-safe, the rows of a CSV file get the apostrophe too; by default none do."""
+    with ScriptedServer({"/": page(b"<h1>@SUM(A1)</h1>")}) as server:
+        shoal("crawl", server.url(), "--select", "title=h1", "-o", "rows.csv")
+        assert shoal.read("rows.csv").splitlines()[1].endswith(",@SUM(A1)")
+        shoal("crawl", server.url(), "--select", "title=h1", "-o", "rows.csv", "--csv-safe", "--fresh")
+    assert shoal.read("rows.csv").splitlines()[1].endswith(",'@SUM(A1)")
 
 
 def test_export_of_rows_that_are_elsewhere_says_where(shoal: Shell, site: Site) -> None:

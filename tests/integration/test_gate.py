@@ -17,7 +17,7 @@ def read(server, path="/page"):
     """The rules for a page of the server."""
 
     async def ask():
-        async with Fetcher(FetchSettings(allow_loopback=True)) as fetcher:
+        async with Fetcher(FetchSettings(allow=frozenset({"loopback"}))) as fetcher:
             gate = Gate(fetcher, "shoal", Retries())
             rules = await gate.read(server.url(path))
             assert gate.known(server.url("/other")) == rules

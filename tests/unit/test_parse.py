@@ -398,6 +398,33 @@ def test_nofollow_is_obeyed_by_option():
     assert page(html, headers=(("x-robots-tag", "none"),)).links(obey_nofollow=True) == []
 
 
+@pytest.mark.parametrize(
+    ("content", "target"),
+    {
+        "0;url=/t": "/t",
+        "0; URL=/t": "/t",
+        "5 ; url = '/t'": "/t",
+        '0;url="/t': "/t",
+        "0,/t": "/t",
+        "0 /t": "/t",
+        ".5;/t": "/t",
+        "0;url=../t": "/t",
+        "0;url='/t' and more": "/t",
+        "0": None,
+        "0;": None,
+        "0x;url=/t": None,
+        ";url=/t": None,
+        "url=/t": None,
+        "0;url=javascript:1": None,
+        " " * 100_000 + "0" * 100_000 + " " * 100_000: None,
+    }.items(),
+)
+def test_a_refresh_is_a_link(content, target):
+    """It is where browsers would go, whatever the order of the attributes; without a target there is none."""
+    meta = f'<meta content="{content.replace(chr(34), "&quot;")}" http-equiv="Refresh">'
+    assert urls(page(meta).links()) == ([target] if target else [])
+
+
 def test_links_are_spelled_as_the_crawl_wants():
     """The crawl's spelling applies to all links of the page."""
     shown = page("<a href='?b=1&a=2&utm_x=3'>", spelling=Spelling(sort_query=True, drop_params=("utm_*",)))

@@ -19,12 +19,10 @@ DOMAIN = "scope: other domain"
     {
         "http://example.com/": None,
         "https://example.com/a/b?c": None,
-        "http://u:p@example.com/": None,
         "http://www.example.com/": HOST,
         "http://example.com:8080/": HOST,
         "http://example.com.evil.example/": HOST,
         "http://evil.example/http://example.com/": HOST,
-        "http://example.com@evil.example/": HOST,
         "http://127.0.0.2:8820/": None,
         "http://127.0.0.2/": HOST,
         "http://127.0.0.3:8820/": HOST,

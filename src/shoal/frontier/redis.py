@@ -59,7 +59,7 @@ from shoal.model import (
 )
 from shoal.place import shown
 from shoal.scope import HOST_KEYS
-from shoal.urls import fingerprint
+from shoal.urls import fingerprint, without_credentials
 
 SCHEMA_VERSION = 1
 CHUNK = 200  # of a list that is worked through in steps: each blocks Redis for 2 or 3 ms
@@ -279,7 +279,7 @@ class RedisFrontier(Frontier):
                 links.append(pack_link(read_link(entry, spelling), host_key))
             except ValueError as error:
                 text = entry[:MOST_REJECT_BYTES].decode(errors="backslashreplace")
-                rejects.append((number, f"{error}: {text}"))
+                rejects.append((number, f"{error}: {without_credentials(text)}"))
         self._call("add", links, rejects, more=entries, now=now)
 
     def _is_nearly_full(self) -> bool:

@@ -10,12 +10,15 @@ from shoal.place import shown
 from shoal.store.base import Store
 
 
-def open_store(target: str, *, crawl: str, fields: Sequence[str] = (), sync: bool = True) -> Store:
+def open_store(
+    target: str, *, crawl: str, fields: Sequence[str] = (), csv_safe: bool = False, sync: bool = True
+) -> Store:
     """The store for a target: FILE.jsonl, FILE.ndjson, FILE.csv, sqlite:FILE or postgresql://...
 
     It is not opened yet.
 
     fields: the columns, in their order, if they are known.
+    csv_safe: defuse formulas in CSV (see `shoal.store.csv.to_csv`).
     sync: whether rows survive a power cut as well (see `shoal.store.file`).
     Raises ConfigError for any other target, and if a package for it is missing.
     """
@@ -38,7 +41,7 @@ def open_store(target: str, *, crawl: str, fields: Sequence[str] = (), sync: boo
         case ".csv":
             from shoal.store.csv import CsvStore
 
-            return CsvStore(target, fields, sync=sync)
+            return CsvStore(target, fields, safe=csv_safe, sync=sync)
     raise ConfigError(
         f"cannot tell what to write to '{shown(target)}': name it "
         "FILE.jsonl, FILE.ndjson, FILE.csv, sqlite:FILE or postgresql://..."

@@ -17,7 +17,8 @@ from shoal.model import Outcome
 from shoal.store.encode import to_cell, to_item
 from shoal.store.file import FileStore
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = tuple("=+-@\t\r\n＝＋－＠")
+"""What makes a spreadsheet run a cell, by OWASP ("CSV Injection"); the last four are full-width forms."""
 
 
 class CsvStore(FileStore):
@@ -101,8 +102,8 @@ _line = csv.writer(_Echo(), lineterminator="\r\n").writerow  # returns what `wri
 def to_csv(values: Iterable[object], *, safe: bool = False) -> bytes:
     """One line of the values of a row (from `to_item`), with its end, in UTF-8.
 
-    safe: text that starts with one of = + - @ tab CR gets an apostrophe in front, so that no spreadsheet
-    takes it for a formula. It is no longer the text that was scraped.
+    safe: text that starts like a formula (= + - @, their full-width forms, tab, CR, LF) gets an apostrophe in
+    front, so that no spreadsheet runs it. It is no longer the text that was scraped.
     """
     line: str = _line([_cell(value, safe) for value in values])
     return line.encode()

@@ -1,0 +1,60 @@
+"""Crawls in this process, small and impatient, that leave nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import uvloop
+from tests.hostile.misbehaviours import LIMITS
+
+import shoal
+from shoal.crawl import summarize
+from shoal.frontier import Frontier, open_frontier
+from shoal.worker import Worker
+
+
+@contextmanager
+def crawled(
+    seeds: list[str], folder: Path, *, within_s: float = 60.0, **settings: object
+) -> Iterator[Frontier]:
+    """The frontier of a crawl that has come to its end. Fails if it does not, or leaves anything behind.
+
+    Each page gives one row.
+    """
+    crawl = shoal.Crawl("hostile", seeds=seeds, **{**LIMITS, **settings})
+    crawl.page()(summarize)
+    before = _belongings()
+    with open_frontier(f"sqlite:{folder / 'state.shoal'}", crawl="hostile") as frontier:
+        frontier.configure(crawl.limits())
+        frontier.add(crawl.seeds())
+        uvloop.run(_work(Worker(crawl, frontier, None, name="tester"), within_s))
+        yield frontier
+    for _ in range(500):  # servers of this process close in their own time
+        if _belongings() <= before:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"left behind: {_belongings()}, and before it was {before}")
+
+
+async def _work(worker: Worker, within_s: float) -> None:
+    async with asyncio.timeout(within_s):
+        await worker.run()
+    for _ in range(100):  # connections close in their own time
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        if not left:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"tasks are left: {left}")
+
+
+def _belongings() -> Counter[str]:
+    """Connections and threads."""
+    connections = [each for each in psutil.Process().net_connections("inet") if each.status != "LISTEN"]
+    return Counter(connections=len(connections), threads=threading.active_count())
