@@ -67,7 +67,7 @@ def run_demo(processes: int = 1) -> int:
         file = Path(folder, "shop.py")
         file.write_text(scraper(shop.url))
         job = Job(crawl=load(str(file)), frontier=f"sqlite:{folder}/shop.shoal", processes=processes)
-        say = report.Speaker(job, quiet=False)
+        say = report.Speaker(job, quiet=False, passing=True)
         prepare(job)
         watch = progress(job.crawl.name, quiet=False, plain=False)
         log.set_up(as_json=False, quiet=False, verbose=False)

@@ -131,19 +131,25 @@ class Fetcher:
         accepts: Callable[[str], bool] | None = None,
         max_body_bytes: int | None = None,
         cut: bool = False,
+        method: str = "GET",
+        headers: tuple[tuple[str, str], ...] = (),
+        content: bytes | None = None,
     ) -> Response | Failure:
-        """GET `url`, a normalized URL that is sent byte for byte; one hop.
+        """Ask for `url`, a normalized URL that is sent byte for byte; one hop.
 
         `accepts` is asked once, if the response is a success (2xx), with its media type ("text/html", "" if
         none is given); on False the body is not read, and empty in the Response. `max_body_bytes` replaces
         the one of the settings; with `cut`, a larger body is cut off somewhat before that many bytes instead
         of being a Failure. Only a success has to have a good body: a broken one of another status is
-        left empty, since the status says enough. Raises nothing but CancelledError.
+        left empty, since the status says enough. `headers` replace those of the settings with the same name;
+        `content` is sent along. Raises nothing but CancelledError.
         """
         started = perf_counter()
         limit = self._settings.max_body_bytes if max_body_bytes is None else max_body_bytes
         try:
-            response = await self._session.get(self._target(url), allow_redirects=False)
+            response = await self._session.request(
+                method, self._target(url), headers=headers or None, data=content, allow_redirects=False
+            )
             try:
                 body = await _body(response, accepts, limit, cut=cut)
             finally:
@@ -152,8 +158,8 @@ class Fetcher:
         except Exception as error:  # whatever a site can cause is a value
             kind, detail = _explain(error, self._settings)
             return Failure(kind, detail, perf_counter() - started)
-        headers = [(_name(name), value.decode("latin-1")) for name, value in response.raw_headers]
-        return Response(url, response.status, tuple(headers), body, perf_counter() - started)
+        received = [(_name(name), value.decode("latin-1")) for name, value in response.raw_headers]
+        return Response(url, response.status, tuple(received), body, perf_counter() - started)
 
     def _target(self, url: str) -> URL:
         if not (url.isascii() and url.isprintable() and " " not in url):

@@ -96,7 +96,7 @@ def prepare(job: Job) -> Stats:
             pass
         most_queued = frontier.limits.max_queued  # which producers have set
         frontier.configure(msgspec.structs.replace(job.crawl.limits(), max_queued=most_queued))
-        frontier.describe({**_fixed(job), "settings": msgspec.to_builtins(job.crawl.settings)})
+        frontier.describe({**_fixed(job), "settings": job.crawl.public_settings()})
         reap_dead(frontier)
         frontier.add(job.crawl.seeds())
         return frontier.stats()

@@ -10,16 +10,18 @@ import traceback
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from functools import lru_cache
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from shoal import handle
+from shoal.access import Access
 from shoal.crawl import Crawl
-from shoal.fetch import Fetcher
+from shoal.errors import LoggedOut, LoginFailed
 from shoal.gate import Gate
 from shoal.model import Failure, Item, Lease, Link, Outcome, Response, State
 from shoal.parse import Page
-from shoal.policy import Dead, Read, Redirect, Retry, follow, judge, retry
+from shoal.policy import Dead, Read, Redirect, Retry, Verdict, follow, judge, retry
 from shoal.robots import Rules
 from shoal.urls import Wildcard, normalize, path_query
 
@@ -28,6 +30,8 @@ REDIRECTED_AWAY = "redirect out of scope"
 BY_ROBOTS = "robots.txt"
 CANONICAL = "canonical elsewhere"
 NOINDEX = "noindex"
+LOGGED_OUT = "logged out"
+REPLAYED_S = 86_400.0  # a page out of a cache says that its host was asked so long ago
 MOST_ERROR_CHARS = 4_000  # of a traceback, kept with the dead letter
 
 log = logging.getLogger("shoal.visit")
@@ -36,24 +40,26 @@ log = logging.getLogger("shoal.visit")
 class Visitor:
     """Visits the pages of one crawl. Made inside the event loop; `threads` runs plain handlers."""
 
-    def __init__(self, crawl: Crawl, fetcher: Fetcher, threads: Executor) -> None:
+    def __init__(self, crawl: Crawl, access: Access, threads: Executor) -> None:
         self._crawl = crawl
         self._settings = crawl.settings
         self._retries = crawl.retries()
         self._spelling = crawl.spelling()
         self._scope = crawl.scope()
         self._sorter = handle.Sorter(crawl)
-        self._fetcher = fetcher
-        self._gate = Gate(fetcher, crawl.settings.user_agent, self._retries)
+        self._access = access
+        self._gate = Gate(access, crawl.settings.user_agent, self._retries)
         self._threads = threads
         readable = [Wildcard.of(pattern) for pattern in crawl.settings.content_types]
         self._readable = lru_cache(256)(lambda kind: not kind or any(each.matches(kind) for each in readable))
 
     async def visit(self, lease: Lease) -> Outcome:
-        """Fetch and read the leased page. Raises nothing; it may be cancelled."""
+        """Fetch and read the leased page. Raises LoginFailed, nothing else; it may be cancelled."""
         attempt = Attempt(lease)
         try:
             outcome = await self._visit(attempt)
+        except LoginFailed:
+            raise
         except Exception as error:
             log.exception("shoal itself failed on %s", lease.link.url)
             outcome = attempt.end(self._again("internal error", lease), traceback_of(error))
@@ -69,21 +75,33 @@ class Visitor:
             attempt.crawl_delay_s = self._crawl_delay_s(rules)
             if not rules.allows(path_query(url)):
                 return attempt.skip(BY_ROBOTS)
-        attempt.started_at = time.monotonic()
-        answer = await self._fetcher.fetch(url, accepts=self._readable)
+        attempt.started_at, attempt.login = time.monotonic(), self._access.login
+        answer = await self._access.fetch(url, accepts=self._readable)
         attempt.answered(answer)
         if isinstance(answer, Failure):
             return attempt.end(self._judge_failure(answer, lease), answer.detail)
         verdict = judge(answer, lease.attempt, retries=self._retries, now=time.time(), draw=random.random())
+        if self._crawl.login_handler is not None and self._is_for_strangers(answer, verdict):
+            return self._log_in_again(attempt)
         if isinstance(verdict, Read):
             return await self._read(answer, attempt)
         if isinstance(verdict, Redirect):
             return self._redirect(verdict, answer, attempt)
         return attempt.end(verdict)
 
+    def _is_for_strangers(self, answer: Response, verdict: Verdict) -> bool:
+        target = normalize(verdict.location, answer.url) if isinstance(verdict, Redirect) else None
+        return answer.status == 401 or (target is not None and self._crawl.is_login_page(target))
+
+    def _log_in_again(self, attempt: Attempt) -> Outcome:
+        self._access.logged_out(attempt.lease.link.url, attempt.login)
+        return attempt.end(self._again(LOGGED_OUT, attempt.lease))
+
     async def _read_rules(self, url: str) -> Rules | Failure:
         """Fetch robots.txt; the page itself is the next request to that host, so it keeps its distance."""
         rules = await self._gate.read(url)
+        if self._gate.was_replayed(url):
+            return rules
         await asyncio.sleep(max(self._settings.delay_s, self._crawl_delay_s(rules)))
         return rules
 
@@ -137,6 +155,8 @@ class Visitor:
             items, links = self._sorter.sort(results, page)
         except handle.Ended as decision:
             return attempt.decided(decision)
+        except LoggedOut:
+            return self._log_in_again(attempt)
         except (Exception, SystemExit) as error:
             log.warning("the handler of %s raised %s: %s", page.url, type(error).__name__, error)
             reason = f"handler raised {type(error).__name__}"
@@ -160,6 +180,7 @@ class Attempt:
     def __init__(self, lease: Lease) -> None:
         self.lease = lease
         self.started_at = time.monotonic()
+        self.login = 0
         self.crawl_delay_s: float | None = None
         self._status = 0
         self._size_bytes = 0
@@ -170,6 +191,8 @@ class Attempt:
         if isinstance(answer, Response):
             self._status = answer.status
             self._size_bytes = len(answer.body)
+            if answer.replayed:
+                self.started_at -= REPLAYED_S
 
     def done(
         self,
@@ -229,12 +252,12 @@ class Attempt:
 def traceback_of(error: BaseException) -> str:
     """The end of the traceback, from the handler's own code on."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [at for at, frame in enumerate(frames) if frame.filename not in _MACHINERY]
+    own = [at for at, frame in enumerate(frames) if not frame.filename.startswith(_MACHINERY)]
     lines = traceback.format_list(frames[own[0] if own else 0 :])
     return "".join([*lines, *traceback.format_exception_only(error)])[-MOST_ERROR_CHARS:].rstrip()
 
 
-_MACHINERY = {__file__, handle.__file__}
+_MACHINERY = str(Path(__file__).parent)
 
 
 def _fields(outcome: Outcome) -> dict[str, object]:

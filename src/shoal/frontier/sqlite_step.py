@@ -297,7 +297,6 @@ class Step:
         host.queued -= 1
         host.leased += 1
         host.turn = self.crawl.next_turn()
-        host.started(self.now)
         self._ages[int(added_at // AGE_S)] -= 1
         self.crawl.count_queued(priority, -1, delayed=False, retrying=attempts > 0)
         self.crawl.leased += 1

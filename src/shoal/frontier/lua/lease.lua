@@ -31,7 +31,6 @@ while #given < math.min(room, limit) * 4 do
   h.queued = h.queued - 1
   h.leased = h.leased + 1
   h.turn = next_turn()
-  h.started = math.max(h.started, now)
   local v = unpack_(link)
   count_queued(priority, -1, false, v[3] > 0, v[5])
   count('leased', 1)
