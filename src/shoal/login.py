@@ -78,7 +78,10 @@ def _words(error: BaseException) -> str:
 
 
 def _where(error: BaseException) -> str:
-    """The last line of the user's own code on the way to it."""
+    """The last line of the scraper on the way to it; not what it says, which may be a password."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith((_HERE, "<"))]
-    return f" [{Path(own[-1].filename).name}:{own[-1].lineno}: {own[-1].line}]" if own else ""
+    files = [frame.filename for frame in frames if not frame.filename.startswith((_HERE, "<"))]
+    if not files:
+        return ""
+    last = [frame for frame in frames if frame.filename == files[0]][-1]
+    return f" [{Path(last.filename).name}:{last.lineno}]"

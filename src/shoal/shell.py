@@ -15,6 +15,7 @@ from shoal.direct import opened
 from shoal.local import loop_factory
 from shoal.model import Link
 from shoal.parse import Page
+from shoal.urls import normalize
 
 _BANNER = """\
 {page!r} {title}
@@ -34,12 +35,13 @@ def interact(crawl: Crawl, url: str) -> None:
         stack = AsyncExitStack()
         access, _ = runner.run(stack.enter_async_context(opened(crawl)))
 
-        def fetch(url: str) -> Page:
-            """The page that a URL leads to."""
-            return runner.run(access.page(url, Link(url)))
+        def fetch(reference: str) -> Page:
+            """The page that a URL leads to, or a reference such as "/about" on the first page."""
+            target = normalize(reference, url) or reference
+            return runner.run(access.page(target, Link(target)))
 
         try:
-            page = fetch(url)
+            page = runner.run(access.page(url, Link(url)))
             names = {"page": page, "fetch": fetch, "crawl": crawl, "shoal": shoal}
             _prompt(names, _BANNER.format(page=page, title=page.title or "", crawl=crawl))
         finally:
