@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from shoal import log, report
-from shoal.local import Job, prepare, run
+from shoal.local import INTERRUPTED, Job, prepare, run
 from shoal.progress import progress
 from shoal.scraper import load
 from shoal.shop.server import PORT, Server, application
@@ -72,9 +72,10 @@ def run_demo(processes: int = 1) -> int:
         watch = progress(job.crawl.name, quiet=False, plain=False)
         log.set_up(as_json=False, quiet=False, verbose=False)
         try:
-            run(job, watch)
+            stopped = run(job, watch)
         finally:
             watch.close()
         with job.open_frontier() as frontier:
             print(report.table(frontier.items()))
-            return report.exit_code(say.end(frontier, stopped=False), strict=False)
+            stats = say.end(frontier, stopped=stopped)
+            return INTERRUPTED if stopped else report.exit_code(stats, strict=False)

@@ -37,7 +37,7 @@ from shoal.worker import TROUBLE_S, Worker
 WATCH_S = 0.25
 MOST_BYTES = 65_536  # that a pipe holds
 STOPS = (signal.SIGINT, signal.SIGTERM)
-KILLED = 130  # exit code of a process that was told twice to stop
+INTERRUPTED = 130  # exit code of a process that was told to stop
 FAILED = 3  # exit code of a child that has told why
 
 SHARED = ("scope", "allow", "deny", "max_depth", "max_pages", "max_pages_per_host", "per_host", "delay_s")
@@ -209,7 +209,7 @@ async def _work_until_stopped(job: Job, frontier: Frontier, store: Store | None,
     def stop() -> None:
         nonlocal stopped
         if stopped:
-            os._exit(KILLED)  # asked twice: do not wait for anything; nothing is lost
+            os._exit(INTERRUPTED)  # asked twice: do not wait for anything; nothing is lost
         stopped = True
         worker.stop()
 
@@ -349,5 +349,5 @@ class _Parent:
         for child in self._children:
             child.kill() if self._stopped else child.terminate()
         if self._stopped:
-            os._exit(KILLED)
+            os._exit(INTERRUPTED)
         self._stopped = True

@@ -253,6 +253,8 @@ def traceback_of(error: BaseException) -> str:
     """The end of the traceback, from the handler's own code on."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [at for at, frame in enumerate(frames) if not frame.filename.startswith(_MACHINERY)]
+    if not own and error.__cause__ is not None:  # as Python makes an error of a handler's StopIteration
+        frames = traceback.extract_tb(error.__cause__.__traceback__)
     lines = traceback.format_list(frames[own[0] if own else 0 :])
     return "".join([*lines, *traceback.format_exception_only(error)])[-MOST_ERROR_CHARS:].rstrip()
 

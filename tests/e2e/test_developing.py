@@ -47,7 +47,7 @@ def _files(shoal: Shell) -> set[str]:
 
 
 def test_a_handler_is_tried_out_on_a_page(shoal: Shell, site: Site) -> None:
-    """Its rows, and those of its links that are in scope; with the settings of the scraper; nothing is kept."""
+    """Its rows, and its links that are in scope, with the settings of the scraper; nothing is kept."""
     shoal.write("books.py", SCRAPER.format(url=site.url))
     ended = shoal("test", "books.py", site.page_url(5))
     row, link, extra = ended.out.splitlines()[1:4]
@@ -125,7 +125,14 @@ def _shell(shoal: Shell, text: str, *args: object) -> Ended:
 
 def test_a_page_is_opened_at_a_prompt(shoal: Shell, site: Site) -> None:
     """With what can be done; what is typed may come from a pipe."""
-    text = 'page\npage.css("h1::text").get()\nfetch("/p/3").status\nfor n in range(2):\n    print(n)\n\ncrawl.name\n1/0\n'
+    lines = (
+        "page",
+        'page.css("h1::text").get()',
+        'fetch("/p/3").status',
+        "for n in range(2):",
+        "    print(n)",
+    )
+    text = "\n".join((*lines, "", "crawl.name", "1/0", ""))
     ended = _shell(shoal, text, site.url)
     title = site.rows()[site.url]["title"]
     assert ended.out.splitlines() == [f"<Page 200 {site.url}>", f"{title!r}", "200", "0", "1", "'shell'"]
@@ -165,8 +172,8 @@ def test_ctrl_c_at_the_prompt_ends_a_line_and_not_the_shell(shoal: Shell, site: 
             wrapper=("setsid", "--ctty", "--wait"),
             **dict.fromkeys(("stdin", "stdout", "stderr"), terminal.theirs),
         )
-        keys = iter(["import time; time.sleep(60)\n", "\x03", "print(page.status * 3)\n", "\x04"])
-        waits = iter([">>> ", "sleep(60)\r\n", "KeyboardInterrupt", "600"])
+        keys = iter(["import time; print('z' * 3); time.sleep(60)\n", "\x03", "print(page.status * 3)\n", "\x04"])
+        waits = iter([">>> ", "zzz", "KeyboardInterrupt", "600"])
         wait = next(waits)
         for _ in terminal.read():
             if wait and wait in terminal.shown:
