@@ -55,6 +55,7 @@ def _prompt(names: dict[str, Any], banner: str) -> None:
     elif find_spec("IPython"):
         from IPython import embed
 
-        embed(user_ns=names, header=banner, display_banner=False, colors="neutral")
+        print(banner, file=sys.stderr)
+        embed(user_ns=names, display_banner=False, colors="neutral")
         return
     code.interact(banner, local=names, exitmsg="")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 
 import pytest
@@ -172,13 +173,15 @@ def test_ctrl_c_at_the_prompt_ends_a_line_and_not_the_shell(shoal: Shell, site: 
             wrapper=("setsid", "--ctty", "--wait"),
             **dict.fromkeys(("stdin", "stdout", "stderr"), terminal.theirs),
         )
-        keys = iter(["import time; print('z' * 3); time.sleep(60)\n", "\x03", "print(page.status * 3)\n", "\x04"])
-        waits = iter([">>> ", "zzz", "KeyboardInterrupt", "600"])
-        wait = next(waits)
+        steps = [
+            (r">>> $", "import time; print('z' * 3); time.sleep(60)\n"),
+            (r"zzz\r\n", "\x03"),
+            (r"KeyboardInterrupt(.|\n)*>>> $", "print(page.status * 3)\n"),
+            (r"600\r\n(.|\n)*>>> $", "\x04"),
+        ]
         for _ in terminal.read():
-            if wait and wait in terminal.shown:
-                terminal.type(next(keys))
-                wait = next(waits, "")
+            if steps and re.search(steps[0][0], terminal.shown):
+                terminal.type(steps.pop(0)[1])
         process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
     assert "600" in terminal.shown
