@@ -58,6 +58,7 @@ class Request(Struct, frozen=True):
     """Which of the server's connections it came in on: 1, 2, ..."""
     at: float
     """When, by `time.monotonic`."""
+    body: bytes = b""
 
 
 Answer: TypeAlias = Reply | Callable[[Request], Reply]
@@ -177,7 +178,9 @@ async def read_request(reader: asyncio.StreamReader, connection: int) -> Request
     method, target, _ = first.split(" ", 2)
     pairs = (line.partition(":")[::2] for line in lines if line)
     headers = {name.strip().lower(): value.strip() for name, value in pairs}
-    return Request(method, target, headers, connection, time.monotonic())
+    at = time.monotonic()
+    body = await reader.readexactly(int(headers.get("content-length", 0)))
+    return Request(method, target, headers, connection, at, body)
 
 
 async def act(steps: Iterable[Step], writer: asyncio.StreamWriter) -> bool:

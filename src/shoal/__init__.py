@@ -5,21 +5,37 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shoal.crawl import Crawl, __version__
-    from shoal.errors import ConfigError, FrontierError, ShoalError, StoreError
+    from shoal.errors import ConfigError, FrontierError, LoggedOut, ShoalError, StoreError
     from shoal.model import Link
     from shoal.parse import Page
+    from shoal.session import AsyncSession, Session
 
-__all__ = ["ConfigError", "Crawl", "FrontierError", "Link", "Page", "ShoalError", "StoreError", "__version__"]
+__all__ = [
+    "AsyncSession",
+    "ConfigError",
+    "Crawl",
+    "FrontierError",
+    "Link",
+    "LoggedOut",
+    "Page",
+    "Session",
+    "ShoalError",
+    "StoreError",
+    "__version__",
+]
 
 _HOMES = {
     "Crawl": "crawl",
     "__version__": "crawl",
     "ConfigError": "errors",
     "FrontierError": "errors",
+    "LoggedOut": "errors",
     "ShoalError": "errors",
     "StoreError": "errors",
     "Link": "model",
     "Page": "parse",
+    "AsyncSession": "session",
+    "Session": "session",
 }
 
 

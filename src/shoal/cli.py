@@ -7,6 +7,7 @@ Exit codes: 0 done; 1 nothing was fetched, or, with --strict, some pages became 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -88,9 +89,14 @@ def _leave_at_once() -> None:
     os._exit(INTERRUPTED)
 
 
-def _complain(message: str) -> int:
+def _complain(message: str, code: int = 2) -> int:
     print(f"shoal: {' '.join(message.split())}", file=sys.stderr)
-    return 2
+    return code
+
+
+def _let_it_be_caught() -> None:
+    """From now on Ctrl-C is an exception: there is something to be tidied up (see `shoal.__main__`)."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Whole(click.IntRange):
@@ -139,6 +145,34 @@ csv_safe_option = click.option(
     "--csv-safe", is_flag=True, help="CSV: put ' in front of text that a spreadsheet would run as a formula."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+fetch_options = _options(
+    click.option(
+        "--timeout",
+        "total_timeout_s",
+        type=Number(0, min_open=True),
+        metavar="S",
+        help="For one fetch (default 60).",
+    ),
+    click.option("--user-agent", metavar="S", help="What to call oneself (default shoal/VERSION)."),
+    click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Send it each time."),
+    click.option("--proxy", metavar="URL", help="Fetch through this HTTP proxy."),
+    click.option("--insecure", is_flag=True, help="Accept any TLS certificate."),
+    click.option(
+        "--auth",
+        multiple=True,
+        metavar="HOST=USER:PASSWORD",
+        help="Credentials for a host, or HOST='bearer TOKEN'; $NAME in single quotes is read from the"
+        " environment.",
+    ),
+    click.option("--auth-file", metavar="FILE", help="Credentials and headers by host, in TOML."),
+    click.option(
+        "--cache", metavar="DIR", help="Keep responses there and answer from them, while developing."
+    ),
+    click.option(
+        "--allow-private", is_flag=True, default=None, help="Fetch from addresses that are not public, too."
+    ),
+)
 
 crawl_options = _options(
     click.option(
@@ -222,17 +256,7 @@ crawl_options = _options(
         metavar="N",
         help="Give up a host after N failures in a row (default 8, 0: never).",
     ),
-    click.option(
-        "--timeout",
-        "total_timeout_s",
-        type=Number(0, min_open=True),
-        metavar="S",
-        help="For one fetch (default 60).",
-    ),
-    click.option("--user-agent", metavar="S", help="What to call oneself (default shoal/VERSION)."),
-    click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Send it each time."),
-    click.option("--proxy", metavar="URL", help="Fetch through this HTTP proxy."),
-    click.option("--insecure", is_flag=True, help="Accept any TLS certificate."),
+    fetch_options,
     click.option("--ignore-robots", is_flag=True, help="Do not read robots.txt."),
     click.option("--obey-nofollow", is_flag=True, default=None, help="Ignore links marked nofollow."),
     click.option("--obey-noindex", is_flag=True, default=None, help="No rows of pages marked noindex."),
@@ -275,9 +299,6 @@ crawl_options = _options(
         "--duplicates",
         type=click.Choice(["keep", "body", "text"]),
         help="Skip pages with the same body, or text, as another one (default keep).",
-    ),
-    click.option(
-        "--allow-private", is_flag=True, default=None, help="Fetch from addresses that are not public, too."
     ),
     click.option("--state", metavar="FILE", help=f"The state file (default: NAME{SUFFIX})."),
     frontier_option,
@@ -396,10 +417,12 @@ def _crawl(
 
 def _check(job: Job) -> None:
     """Refuse what cannot work, before anything is written."""
+    from shoal import access
     from shoal.frontier import crawl_names
     from shoal.worker import fetch_settings
 
     fetch_settings(job.crawl)
+    access.check(job.crawl)
     state = job.frontier.removeprefix("sqlite:") if job.frontier.startswith("sqlite:") else None
     if state is not None:
         _check_place(state, "the state file", "--state")
@@ -434,10 +457,8 @@ def _settings(
     *,
     allow: Sequence[str],
     deny: Sequence[str],
-    headers: Sequence[str],
     retries_by: Sequence[str],
     no_adapt: bool,
-    insecure: bool,
     ignore_robots: bool,
     ignore_traps: bool,
     drop_tracking: bool,
@@ -448,18 +469,52 @@ def _settings(
     from shoal.urls import TRACKING_PARAMS
 
     return {
-        **others,
+        **_fetch_settings(**others),
         "allow": allow or None,
         "deny": deny or None,
         "sitemaps": sitemaps or None,
-        "headers": [_header(text) for text in headers] or None,
         "retries_by": dict(map(_cause, retries_by)) or None,
         "adapt": False if no_adapt else None,
-        "verify_tls": False if insecure else None,
         "obey_robots": False if ignore_robots else None,
         "avoid_traps": False if ignore_traps else None,
         "drop_params": TRACKING_PARAMS if drop_tracking else None,
     }
+
+
+def _fetch_settings(
+    *, headers: Sequence[str], auth: Sequence[str], auth_file: str | None, insecure: bool, **others: Any
+) -> dict[str, object]:
+    kept = _read_auth_file(auth_file) if auth_file is not None else {}
+    return {
+        **others,
+        "headers": [_header(text) for text in headers] or None,
+        "auth": {**kept.get("auth", {}), **dict(map(_credentials, auth))} or None,
+        "host_headers": kept.get("headers"),
+        "verify_tls": False if insecure else None,
+    }
+
+
+def _read_auth_file(file: str) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        kept = tomllib.loads(Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"the file of credentials {file} cannot be read: {error.strerror}") from error
+    except ValueError:
+        raise ConfigError(
+            f"the file of credentials {file} is not TOML"
+        ) from None  # whose words may be secret
+    if not kept.keys() <= {"auth", "headers"}:
+        raise ConfigError(f'the file of credentials {file} may have the tables [auth] and [headers."HOST"]')
+    return kept
+
+
+def _credentials(text: str) -> tuple[str, str]:
+    host, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError("--auth: write HOST=USER:PASSWORD or HOST='bearer TOKEN'")
+    return host, value
 
 
 def _header(text: str) -> tuple[str, str]:
@@ -491,12 +546,73 @@ def worker(scraper: str, **options: Any) -> int:
     return _crawl(load(scraper), {}, (), **options)
 
 
+# --- developing a scraper -----------------------------------------------------------------
+
+
+@shoal.command("test")
+@click.argument("scraper", metavar="SCRAPER.py[:NAME]")
+@click.argument("url")
+@json_option
+@fetch_options
+def try_out(scraper: str, url: str, as_json: bool, **options: Any) -> int:
+    """Fetch one page, run its handler, and print the rows and links that it gives.
+
+    Nothing is stored, and no frontier is touched; robots.txt is not asked. Exits with 1 if there is no page
+    or the handler raises.
+    """
+    from shoal import access, direct, report
+    from shoal.model import Link
+    from shoal.scraper import load
+    from shoal.session import Unanswered
+
+    made = load(scraper)
+    made.change(**_fetch_settings(**options))
+    access.check(made)
+    try:
+        trial = direct.try_out(made, Link(url))
+    except Unanswered as error:
+        return _complain(str(error), 1)
+    if trial.error:
+        print(trial.error, file=sys.stderr)
+        return 1
+    if said := report.trial(trial, as_json=as_json):
+        print(said)
+    return 0
+
+
+@shoal.command("shell")
+@click.argument("url")
+@click.argument("scraper", metavar="[SCRAPER.py[:NAME]]", required=False)
+@fetch_options
+def open_shell(url: str, scraper: str | None, **options: Any) -> int:
+    """Fetch a page and open a Python prompt with it.
+
+    With a scraper, its settings, credentials and login are used. The prompt is IPython's if it is installed.
+    """
+    from shoal import access
+    from shoal.crawl import Crawl
+    from shoal.scraper import load
+    from shoal.session import Unanswered
+    from shoal.shell import interact
+
+    made = load(scraper) if scraper else Crawl("shell")
+    made.change(seeds=(*made.settings.seeds, url), **_fetch_settings(**options))
+    access.check(made)
+    _let_it_be_caught()
+    try:
+        interact(made, url)
+    except Unanswered as error:
+        return _complain(str(error), 1)
+    return 0
+
+
 @shoal.command()
 @click.option("--processes", type=Whole(1), default=1, metavar="N", help="Default 1.")
 def demo(processes: int) -> int:
     """Crawl a small shop that shoal itself serves on this machine, and show the rows."""
     from shoal.demo import run_demo
 
+    _let_it_be_caught()
     return run_demo(processes)
 
 
@@ -727,6 +843,7 @@ def add(
 
     if not (urls or file or sitemaps):
         raise ConfigError("which URLs? Give URLs, --from FILE or --sitemap URL")
+    _let_it_be_caught()
     producer = Producer(frontier, priority=priority, max_queued=max_queued)
     producer.add(Link(url=report.spelled(frontier, url), priority=priority) for url in urls)
     if file is not None:
@@ -759,11 +876,11 @@ def migrate(source: str, target: str, crawl_name: str | None) -> None:
 @click.argument("target", metavar="NEW")
 def recover(damaged: str, target: str) -> None:
     """Save what can be read of a damaged state file into a new one."""
-    from shoal import report
     from shoal.frontier.sqlite_recover import recover as save
+    from shoal.progress import count
 
     pages, items = save(damaged, target)
-    print(f"{report.count(pages, 'URL')} and {report.count(items, 'row')} saved: go on with --state {target}")
+    print(f"{count(pages, 'URL')} and {count(items, 'row')} saved: go on with --state {target}")
 
 
 def _note(text: str) -> None:
@@ -778,13 +895,15 @@ def _note(text: str) -> None:
 def export(frontier: Frontier, output: str | None, form: Format | None, csv_safe: bool) -> None:
     """Write the rows that the state file keeps to a file."""
     from shoal.export import export_file
+    from shoal.progress import count
 
+    _let_it_be_caught()
     kept = frontier.describe().get("output")
     if kept is not None:
         raise ConfigError(f"the rows of this crawl are in {kept}, not in the state file")
-    count = export_file(frontier.items, output, form, safe=csv_safe)
+    exported = export_file(frontier.items, output, form, safe=csv_safe)
     if output:
-        print(f"{count:,} rows in {output}")
+        print(f"{count(exported, 'row')} in {output}")
 
 
 if __name__ == "__main__":

@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Literal, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args, overload
 
 import msgspec
 
 from shoal.errors import ConfigError
 from shoal.model import SITEMAP, Item, Limits, Link, Politeness
 from shoal.parse import Field, Page, extract
-from shoal.place import shown
 from shoal.policy import CAUSES, Retries, is_cause
 from shoal.scope import Glob, Mode, Scope, compile_glob
 from shoal.traps import Rules
@@ -34,6 +33,9 @@ from shoal.urls import (
     without_credentials,
 )
 
+if TYPE_CHECKING:
+    from shoal.session import AsyncSession, Session
+
 __version__ = "0.1.0"
 
 Handler: TypeAlias = Callable[[Page], object]
@@ -41,8 +43,13 @@ Handler: TypeAlias = Callable[[Page], object]
 
 Duplicates: TypeAlias = Literal["keep", "body", "text"]
 """Which pages are taken for the same: none, those with the same bytes, or those that read the same."""
+LoginHandler: TypeAlias = "Callable[[Session], object] | Callable[[AsyncSession], Awaitable[object]]"
+"""Takes a session, and uses it to log in. May be async."""
 
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
+AnyLogin = TypeVar(
+    "AnyLogin", bound="Callable[[Session], object] | Callable[[AsyncSession], Awaitable[object]]"
+)
 
 READABLE = (
     "text/*",
@@ -105,6 +112,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What to call oneself; its first word is looked up in robots.txt."""
     headers: tuple[tuple[str, str], ...] = ()
     """Sent with each request."""
+    auth: dict[str, str] = {}
+    """Credentials by host (HOST, HOST:PORT, https://HOST, *.HOST): USER:PASSWORD or "bearer TOKEN"; $NAME is
+    a variable of the environment. They are sent to that host alone."""
+    host_headers: dict[str, dict[str, str]] = {}
+    """Headers by host, sent to that host alone."""
     obey_robots: bool = True
     """Obey robots.txt (RFC 9309) and its Crawl-delay."""
     max_crawl_delay_s: float = 60.0
@@ -141,6 +153,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Skip pages with the same body, or the same text, as another page: no rows of them, and no links."""
     cookies: bool = True
     """Keep cookies and send them back."""
+    cache: str | None = None
+    """A folder in which responses are kept, and answered from: for the development of a scraper."""
     proxy: str | None = None
     """URL of the HTTP proxy to fetch through."""
     verify_tls: bool = True
@@ -172,6 +186,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for pattern in (*self.allow, *self.deny):
             compile_glob(pattern)
 
+    def __repr__(self) -> str:
+        shown = (f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__ if name not in SECRET)
+        return f"Settings({', '.join(shown)})"
+
+
+SECRET = frozenset({"headers", "auth", "host_headers", "proxy"})
+"""Settings that may hold passwords: they are neither kept nor shown."""
 
 _LEAST: Mapping[str, float] = {
     "max_crawl_delay_s": 0,
@@ -212,6 +233,8 @@ class Crawl:
         self.settings = _convert({"seeds": seeds, **settings})
         self._handlers: list[tuple[Glob, Handler]] = []
         self._fallback: Handler | None = None
+        self.login_handler: LoginHandler | None = None
+        self._login_pages: Glob | None = None
 
     def page(self, pattern: str | None = None) -> Callable[[AnyHandler], AnyHandler]:
         """Register a handler for the pages whose URL matches the glob; without one, for all the others.
@@ -228,6 +251,32 @@ class Crawl:
             return handler
 
         return register
+
+    @overload
+    def login(self, pages: AnyLogin, /) -> AnyLogin: ...
+    @overload
+    def login(self, pages: str, /) -> Callable[[AnyLogin], AnyLogin]: ...
+    def login(self, pages: Any, /) -> Any:
+        """Register what logs in: `@crawl.login`, or `@crawl.login("/login*")`.
+
+        Each process calls it before its first request, with a `shoal.Session`, or a `shoal.AsyncSession` if
+        it is async. It raises if it cannot log in, which ends the crawl. It is called again after a page has
+        turned out to be for strangers, and that page is tried again: its handler raises
+        `shoal.LoggedOut`, its status is 401, or it redirects to a URL that the glob matches.
+        """
+
+        def register(handler: AnyLogin) -> AnyLogin:
+            self.login_handler = handler
+            return handler
+
+        if callable(pages):
+            return register(pages)
+        self._login_pages = compile_glob(pages)
+        return register
+
+    def is_login_page(self, url: str) -> bool:
+        """Whether a page that redirects to this URL would have shown more to somebody who is logged in."""
+        return self._login_pages is not None and self._login_pages.matches(url)
 
     def handler(self, url: str) -> Handler:
         """The handler for a page at this URL."""
@@ -304,11 +353,10 @@ class Crawl:
             politeness=settings.politeness,
         )
 
-    def description(self) -> dict[str, object]:
-        """The settings as they may be kept and shown: no headers, and no password of a proxy."""
-        described: dict[str, object] = msgspec.to_builtins(self.settings)
-        proxy = self.settings.proxy
-        return {**described, "headers": [], "proxy": proxy and shown(proxy)}
+    def public_settings(self) -> dict[str, object]:
+        """The settings in a form that JSON can hold, without those that may hold a secret."""
+        known: dict[str, object] = msgspec.to_builtins(self.settings)
+        return {name: value for name, value in known.items() if name not in SECRET}
 
     def identity(self) -> dict[str, object]:
         """What must not change while the crawl lives: which URLs are the same page, or of the same host."""
@@ -423,4 +471,5 @@ def _explain(problem: str, values: Mapping[str, object]) -> str:
         what = f"it must be one of {', '.join(get_args(_CHOICES[name]))}"
     for word, ours in {"Expected": "expected", "array": "list", " | null": "", "null": "None"}.items():
         what = what.replace(word, ours)
-    return f"bad setting {name}={values[name]!r}: {what}"
+    shown = "" if name in SECRET else f"={values[name]!r}"
+    return f"bad setting {name}{shown}: {what}"

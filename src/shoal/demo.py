@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from shoal import log, report
-from shoal.local import Job, prepare, run
+from shoal.local import INTERRUPTED, Job, prepare, run
 from shoal.progress import progress
 from shoal.scraper import load
 from shoal.shop.server import PORT, Server, application
@@ -67,14 +67,15 @@ def run_demo(processes: int = 1) -> int:
         file = Path(folder, "shop.py")
         file.write_text(scraper(shop.url))
         job = Job(crawl=load(str(file)), frontier=f"sqlite:{folder}/shop.shoal", processes=processes)
-        say = report.Speaker(job, quiet=False)
+        say = report.Speaker(job, quiet=False, passing=True)
         prepare(job)
         watch = progress(job.crawl.name, quiet=False, plain=False)
         log.set_up(as_json=False, quiet=False, verbose=False)
         try:
-            run(job, watch)
+            stopped = run(job, watch)
         finally:
             watch.close()
         with job.open_frontier() as frontier:
             print(report.table(frontier.items()))
-            return report.exit_code(say.end(frontier, stopped=False), strict=False)
+            stats = say.end(frontier, stopped=stopped)
+            return INTERRUPTED if stopped else report.exit_code(stats, strict=False)

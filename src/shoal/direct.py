@@ -1,35 +1,55 @@
-"""One page, fetched and read at once and without a frontier: for tests and the shell."""
+"""One page, fetched and read at once and without a frontier: for tests and the shell.
+
+Redirects are followed; robots.txt, scope and delays are not looked at.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import random
-import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar
 
-from shoal import handle
-from shoal.crawl import Crawl, check_url
-from shoal.errors import ShoalError
-from shoal.fetch import Fetcher
-from shoal.model import Failure, Item, Link, Response
-from shoal.parse import Page
-from shoal.policy import Read, Redirect, judge
-from shoal.urls import normalize
-from shoal.worker import fetch_settings
+from msgspec import Struct
 
-MOST_REDIRECTS = 10
+from shoal import handle
+from shoal.access import Access
+from shoal.crawl import Crawl
+from shoal.fetch import Fetcher
+from shoal.model import Item, Link
+from shoal.parse import Page
+from shoal.session import Unanswered
+from shoal.threads import HandlerThreads
+from shoal.visit import traceback_of
+from shoal.worker import fetch_settings
 
 T = TypeVar("T")
 
 
-def scrape(crawl: Crawl, link: Link) -> list[Item]:
-    """The items of a page; redirects are followed, its links and robots.txt are not looked at.
+class Trial(Struct, frozen=True):
+    """What came of a page."""
 
-    Raises ShoalError if there is no page, ConfigError for what is no URL, and whatever the handler raises.
+    page: Page
+    items: tuple[Item, ...] = ()
+    links: tuple[Link, ...] = ()
+    """Those in scope."""
+    error: str = ""
+    """The traceback, from the user's own code on, if its handler has raised."""
+
+
+def scrape(crawl: Crawl, link: Link) -> list[Item]:
+    """The items of a page; its links are not looked at.
+
+    Raises Unanswered if there is no page, ConfigError for what is no URL, and whatever the handler raises.
     """
-    return run(_scrape(crawl, link))
+    return list(run(_scrape(crawl, link))[0])
+
+
+def try_out(crawl: Crawl, link: Link) -> Trial:
+    """All that the handler of a page gives. Raises Unanswered, and ConfigError for what is no URL."""
+    return run(_try_out(crawl, link))
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -42,27 +62,42 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return thread.submit(asyncio.run, work).result()
 
 
-async def _scrape(crawl: Crawl, link: Link) -> list[Item]:
+async def _scrape(crawl: Crawl, link: Link) -> tuple[tuple[Item, ...], tuple[Link, ...]]:
+    async with opened(crawl) as (access, threads):
+        return await _read(crawl, await _page(access, link), threads)
+
+
+async def _try_out(crawl: Crawl, link: Link) -> Trial:
+    async with opened(crawl) as (access, threads):
+        page = await _page(access, link)
+        try:
+            items, links = await _read(crawl, page, threads)
+        except (Exception, SystemExit) as error:
+            return Trial(page, error=traceback_of(error))
+    return Trial(page, items, links)
+
+
+async def _page(access: Access, link: Link) -> Page:
+    page = await access.page(link.url, link)
+    if not 200 <= page.status < 300:
+        raise Unanswered(f"{page.url}: HTTP {page.status}")
+    return page
+
+
+async def _read(
+    crawl: Crawl, page: Page, threads: HandlerThreads
+) -> tuple[tuple[Item, ...], tuple[Link, ...]]:
+    in_thread = partial(asyncio.get_running_loop().run_in_executor, threads)
+    results = await handle.run(crawl.handler(page.url), page, in_thread)
+    return handle.Sorter(crawl).sort(results, page)
+
+
+@asynccontextmanager
+async def opened(crawl: Crawl) -> AsyncIterator[tuple[Access, HandlerThreads]]:
+    """Access to pages with the settings of a crawl, and threads for what is the user's."""
+    threads = HandlerThreads(1)
     async with Fetcher(fetch_settings(crawl)) as fetcher:
-        answer = await _fetch(crawl, fetcher, check_url(link.url))
-    page = Page(answer, link, crawl.spelling())
-    results = await handle.run(crawl.handler(page.url), page, _in_thread)
-    return list(handle.Sorter(crawl).sort(results, page)[0])
-
-
-async def _fetch(crawl: Crawl, fetcher: Fetcher, url: str) -> Response:
-    for _ in range(MOST_REDIRECTS + 1):
-        answer = await fetcher.fetch(url)
-        if isinstance(answer, Failure):
-            raise ShoalError(f"{url}: {answer.kind}: {answer.detail}")
-        verdict = judge(answer, 1, retries=crawl.retries(), now=time.time(), draw=random.random())
-        if isinstance(verdict, Read):
-            return answer
-        if not isinstance(verdict, Redirect):
-            raise ShoalError(f"{url}: {verdict.reason}")
-        url = normalize(verdict.location, url, crawl.spelling()) or ""
-    raise ShoalError(f"{url}: too many redirects")
-
-
-async def _in_thread(work: Callable[[], list[object]]) -> list[object]:
-    return await asyncio.to_thread(work)
+        try:
+            yield Access(crawl, fetcher, threads), threads
+        finally:
+            threads.shutdown()

@@ -26,3 +26,11 @@ class StoreError(ShoalError):
 
 class StoreUnavailable(ShoalError):  # noqa: N818
     """The store cannot be reached or written just now (disk full); try again later."""
+
+
+class LoggedOut(ShoalError):  # noqa: N818 - what a handler says of its page
+    """Raised by a handler: this is not what somebody who is logged in gets to see."""
+
+
+class LoginFailed(ShoalError):  # noqa: N818
+    """The crawl cannot log in, so no page can be fetched; the message says what went wrong."""

@@ -127,20 +127,23 @@ class Fetcher:
         accepts: Callable[[str], bool] | None = None,
         max_body_bytes: int | None = None,
         cut: bool = False,
+        method: str = "GET",
+        content: bytes | None = None,
     ) -> Response | Failure:
-        """GET `url`, a normalized URL that is sent byte for byte; one hop. `headers` are sent too.
+        """Ask for `url`, a normalized URL that is sent byte for byte; one hop.
 
         `accepts` is asked once, if the response is a success (2xx), with its media type ("text/html", "" if
         none is given); on False the body is not read, and empty in the Response. `max_body_bytes` replaces
         the one of the settings; with `cut`, a larger body is cut off somewhat before that many bytes instead
         of being a Failure. Only a success has to have a good body: a broken one of another status is
-        left empty, since the status says enough. Raises nothing but CancelledError.
+        left empty, since the status says enough. `headers` replace those of the settings with the same name;
+        `content` is sent along. Raises nothing but CancelledError.
         """
         started = perf_counter()
         limit = self._settings.max_body_bytes if max_body_bytes is None else max_body_bytes
         try:
-            response = await self._session.get(
-                self._target(url), headers=headers or None, allow_redirects=False
+            response = await self._session.request(
+                method, self._target(url), headers=headers or None, data=content, allow_redirects=False
             )
             try:
                 body = await _body(response, accepts, limit, cut=cut)

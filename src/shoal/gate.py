@@ -10,7 +10,7 @@ import time
 
 from msgspec.structs import replace
 
-from shoal.fetch import Fetcher
+from shoal.access import Access
 from shoal.model import Failure, Response
 from shoal.policy import Retries, asked_pause_s, is_busy, location
 from shoal.robots import MAX_BYTES, Rules, from_answer
@@ -24,13 +24,14 @@ KEEP_FAILURE_S = 0.2  # shorter than any backoff: each attempt at a page asks ag
 class Gate:
     """The robots.txt rules of all origins that this process has met."""
 
-    def __init__(self, fetcher: Fetcher, agent: str, retries: Retries) -> None:
+    def __init__(self, access: Access, agent: str, retries: Retries) -> None:
         """agent: the user agent or its product token; retries: how long a pause a server may ask for."""
-        self._fetcher = fetcher
+        self._access = access
         self._agent = agent
         self._retries = retries
         self._known: dict[str, tuple[float, Rules | Failure]] = {}
         self._reading: dict[str, asyncio.Task[Rules | Failure]] = {}
+        self._replayed: set[str] = set()
 
     def known(self, url: str) -> Rules | Failure | None:
         """The rules for the origin of `url`, if they have been read and have not expired."""
@@ -46,9 +47,15 @@ class Gate:
             reading.add_done_callback(lambda _: self._reading.pop(site, None))
         return await asyncio.shield(reading)
 
+    def was_replayed(self, url: str) -> bool:
+        """Whether the rules came out of a cache, so that the site has not been asked for anything."""
+        return origin(url) in self._replayed
+
     async def _fetch(self, site: str) -> Rules | Failure:
         answer = await self._follow(f"{site}/robots.txt")
         rules = from_answer(answer, self._agent)
+        if isinstance(answer, Response) and answer.replayed:
+            self._replayed.add(site)
         if isinstance(rules, Failure) and isinstance(answer, Response):
             pause_s = asked_pause_s(answer, retries=self._retries, now=time.time())
             rules = replace(rules, busy=is_busy(answer), pause_s=pause_s)
@@ -59,7 +66,7 @@ class Gate:
     async def _follow(self, url: str) -> Response | Failure:
         """RFC 9309 2.3.1.2: follow at least five redirects, even to other hosts."""
         for _ in range(MAX_REDIRECTS + 1):
-            answer = await self._fetcher.fetch(url, max_body_bytes=2 * MAX_BYTES, cut=True)
+            answer = await self._access.fetch(url, max_body_bytes=2 * MAX_BYTES, cut=True)
             if isinstance(answer, Failure) or answer.status not in {301, 302, 303, 307, 308}:
                 return answer
             target = normalize(location(answer), url)

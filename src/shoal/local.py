@@ -7,12 +7,14 @@ replaced by a parent that does nothing else; they stop when it dies.
 from __future__ import annotations
 
 import asyncio
+import codecs
 import gc
 import logging
 import multiprocessing
 import os
 import select
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -35,8 +37,9 @@ from shoal.traps import Rules
 from shoal.worker import TROUBLE_S, Worker
 
 WATCH_S = 0.25
+MOST_BYTES = 65_536  # that a pipe holds
 STOPS = (signal.SIGINT, signal.SIGTERM)
-KILLED = 130  # exit code of a process that was told twice to stop
+INTERRUPTED = 130  # exit code of a process that was told to stop
 FAILED = 3  # exit code of a child that has told why
 
 SHARED = (
@@ -106,7 +109,7 @@ def prepare(job: Job) -> Stats:
         if limits.max_queued is None:  # then what producers have set holds on
             limits = msgspec.structs.replace(limits, max_queued=frontier.limits.max_queued)
         frontier.configure(limits)
-        frontier.describe({**_fixed(job), "settings": job.crawl.description()})
+        frontier.describe({**_fixed(job), "settings": job.crawl.public_settings()})
         reap_dead(frontier)
         frontier.add(job.crawl.seeds())
         revisit_due(frontier, job.crawl, batches=None)
@@ -218,7 +221,7 @@ async def _work_until_stopped(job: Job, frontier: Frontier, store: Store | None,
     def stop() -> None:
         nonlocal stopped
         if stopped:
-            os._exit(KILLED)  # asked twice: do not wait for anything; nothing is lost
+            os._exit(INTERRUPTED)  # asked twice: do not wait for anything; nothing is lost
         stopped = True
         worker.stop()
 
@@ -250,10 +253,13 @@ def _watching(job: Job, watch: Watch) -> Iterator[None]:
     end = threading.Event()
 
     def look() -> None:
-        with suppress(ShoalError), job.open_frontier() as frontier:
-            while not end.wait(WATCH_S):
-                _show(watch, frontier)
-            _show(watch, frontier)
+        ended = False
+        while not ended:
+            with suppress(ShoalError), job.open_frontier() as frontier:  # the worker tells about that
+                while not end.wait(WATCH_S):
+                    watch.show(frontier)
+                watch.show(frontier)
+            ended = end.wait(WATCH_S)
 
     thread = threading.Thread(target=look, name="shoal-watch", daemon=True)
     thread.start()
@@ -264,15 +270,11 @@ def _watching(job: Job, watch: Watch) -> Iterator[None]:
         thread.join()
 
 
-def _show(watch: Watch, frontier: Frontier) -> None:
-    with suppress(FrontierUnavailable):  # the worker tells about that
-        watch.show(frontier)
-
-
 class _Parent:
     """Forks workers, replaces those that crash, and shows the progress; all in one thread.
 
-    It holds no connection to the frontier while it forks: SQLite's do not survive that.
+    It holds no connection to the frontier while it forks: SQLite's do not survive that. On a terminal, it
+    shows what its children write to stderr, so that this does not come in between the display.
     """
 
     def __init__(self, job: Job, watch: Watch) -> None:
@@ -280,6 +282,9 @@ class _Parent:
         self._watch = watch
         self._context = multiprocessing.get_context("fork")
         self._lifeline, self._held_end = os.pipe()
+        self._said, self._say = os.pipe()
+        os.set_blocking(self._said, False)
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._children: list[BaseProcess] = []
         self._stopped = False
 
@@ -293,8 +298,16 @@ class _Parent:
             time.sleep(WATCH_S)
             with suppress(FrontierUnavailable), self._job.open_frontier() as frontier:
                 self._watch.show(frontier)
+            self._pass_on()
             self._replace_the_dead()
+        self._pass_on()
         return self._stopped
+
+    def _pass_on(self) -> None:
+        """Show what the children have written."""
+        with suppress(BlockingIOError):
+            while text := os.read(self._said, MOST_BYTES):
+                sys.stderr.write(self._decode(text))
 
     def _fork(self) -> None:
         """Signals wait meanwhile, so that none comes to a child that is not listed or has our handlers."""
@@ -307,6 +320,9 @@ class _Parent:
 
     def _child(self) -> None:
         os.close(self._held_end)
+        os.close(self._said)
+        if sys.stderr.isatty():
+            sys.stderr = os.fdopen(self._say, "w", buffering=1)  # which is not ours to draw on
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent passes it on, as SIGTERM
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
@@ -333,6 +349,7 @@ class _Parent:
             if child.exitcode == FAILED:
                 for other in self._children:
                     other.terminate()
+                self._pass_on()
                 raise ShoalError("a worker failed; see its message above")
             if child.exitcode and not self._stopped:
                 log.warning("worker %s died (exit code %s); starting another one", child.pid, child.exitcode)
@@ -344,5 +361,5 @@ class _Parent:
         for child in self._children:
             child.kill() if self._stopped else child.terminate()
         if self._stopped:
-            os._exit(KILLED)
+            os._exit(INTERRUPTED)
         self._stopped = True

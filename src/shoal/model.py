@@ -165,6 +165,8 @@ class Response(Struct, frozen=True):
     body: bytes
     elapsed_s: float = 0.0
     """From the request until the last byte."""
+    replayed: bool = False
+    """It comes from a cache: nobody was asked, so no host has to be left alone for it."""
 
     def header(self, name: str) -> str | None:
         """The first header of that name (in lower case), or None."""
@@ -187,7 +189,8 @@ class Outcome(Struct, frozen=True):
     size_bytes: int = 0
     elapsed_s: float = 0.0
     age_s: float = 0.0
-    """How long ago the request was sent, when `commit` is called: the host's clock starts there."""
+    """How long ago the request was sent, when `commit` is called: the host's clock starts there. Long before
+    the lease, if its host was not asked at all."""
     crawl_delay_s: float | None = None
     """What robots.txt asks for between two fetches of this host, if it was read."""
     sign: Sign = ""

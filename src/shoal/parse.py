@@ -196,6 +196,23 @@ class Page:
         depth = self.depth + 1
         return [Link(url=url, priority=priority, depth=depth, meta=meta) for url in urls if url is not None]
 
+    def form(self, selector: str | None = None) -> Form:
+        """The first form that matches, to be sent by a session; by default the first one with a password.
+
+        Raises ValueError if there is none, ConfigError if the selector is not valid.
+        """
+        nodes = compile_selector(selector or "form:has(input[type=password])").nodes(self._tree)
+        found = next((node for node in nodes if isinstance(node, Element) and node.tag == "form"), None)
+        if found is None:
+            raise ValueError(f"there is no form {selector or 'with a password'} on {self.url}")
+        action = found.attr("action")
+        return Form(
+            page_url=self.url,
+            url=(self._base.join(action) if action else self.url) or self.url,
+            method="post" if (found.attr("method") or "").strip().lower() == "post" else "get",
+            fields=tuple(found.form_data()),
+        )
+
     # --- what the above is made from --------------------------------------------------
 
     @property
@@ -245,6 +262,22 @@ class Page:
                 or (iframes and (tag == "iframe" or tag == "frame"))
             ) and (href := _href(element)) is not None:
                 yield element, href
+
+
+class Form(Struct, frozen=True):
+    """A form of a page, as far as it is filled in (HTML standard 4.10.21)."""
+
+    page_url: str
+    url: str
+    """Where it is sent to, normalized."""
+    method: Literal["get", "post"]
+    fields: tuple[tuple[str, str], ...]
+    """Names and values, hidden ones included."""
+
+    def filled(self, fields: Mapping[str, str]) -> list[tuple[str, str]]:
+        """All that is sent if these fields are filled in."""
+        others = [(name, value) for name, value in self.fields if name not in fields]
+        return [*others, *fields.items()]
 
 
 class Selection(Sequence["Selection"]):

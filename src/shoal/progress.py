@@ -96,7 +96,7 @@ class Live:
             f"{self._name}{'  (paused)' if stats.paused else ''}   {clock(elapsed_s)}",
             f"  {rate:,.1f} pages/s   {stats.queued:,} queued   {stats.leased:,} leased",
             f"  {stats.done:,} done   {stats.retrying:,} retrying   {stats.dead:,} dead",
-            f"  {stats.items:,} rows   {size(stats.size_bytes)}   {stats.skipped:,} skipped",
+            f"  {count(stats.items, 'row')}   {size(stats.size_bytes)}   {stats.skipped:,} skipped",
         ]
         slow = [f"{host.host} {host.latency_s * 1000:,.0f} ms" for host in self._hosts if host.latency_s]
         if slow:
@@ -143,6 +143,11 @@ def counters(stats: Stats) -> dict[str, object]:
         "items": stats.items,
         "size_bytes": stats.size_bytes,
     }
+
+
+def count(number: int, noun: str) -> str:
+    """A number of things: "1 page", "1,000 pages"."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def clock(seconds: float) -> str:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from shoal.crawl import Settings, check_url
+from shoal.direct import Trial
 from shoal.frontier import Frontier
 from shoal.intake import spelling_of
 from shoal.local import Job
@@ -19,7 +20,7 @@ from shoal.log import visible
 from shoal.model import HostRecord, Item, PageRecord, Stats, Visit, WorkerRecord
 from shoal.place import shown as place_shown
 from shoal.produce import Producer
-from shoal.progress import clock, counters, size
+from shoal.progress import clock, count, counters, size
 from shoal.scope import Scope
 from shoal.urls import normalize
 
@@ -31,12 +32,13 @@ log = logging.getLogger("shoal.report")
 class Speaker:
     """Tells the person who runs a crawl what is going on, on stderr; errors are told elsewhere."""
 
-    def __init__(self, job: Job, *, quiet: bool, as_json: bool = False) -> None:
-        """as_json: speak through the log, for machines."""
+    def __init__(self, job: Job, *, quiet: bool, as_json: bool = False, passing: bool = False) -> None:
+        """as_json: speak through the log, for machines. passing: nothing stays that one could look at."""
         self._job = job
         self._option = option(job.frontier)
         self._quiet = quiet
         self._as_json = as_json
+        self._passing = passing
         self._began = time.monotonic()
 
     def begin(self, stats: Stats) -> None:
@@ -69,6 +71,8 @@ class Speaker:
             f" {size(stats.size_bytes)}, {count(stats.dead, 'dead letter')}, {stats.skipped:,} skipped",
             stats,
         )
+        if self._passing:
+            return stats
         if stats.dead:
             self._say(f"dead letters: {_reasons(frontier)} (see `shoal dead {self._option}`)")
         self._complain_of_seeds(frontier)
@@ -114,11 +118,6 @@ def shown(place: str) -> str:
 def option(frontier: str) -> str:
     """How the command line is told of a frontier."""
     return f"--state {shown(frontier)}" if frontier.startswith("sqlite:") else f"--frontier {shown(frontier)}"
-
-
-def count(number: int, noun: str) -> str:
-    """A number of things: "1 page", "1,000 pages"."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def exit_code(stats: Stats, *, strict: bool) -> int:
@@ -214,6 +213,23 @@ def moved(old: Frontier, stats: Stats, source: str, target: str) -> str:
     if old.keeps_items and old.describe().get("output") is None and stats.items:
         text += f"\nits {count(stats.items, 'row')} stay in {shown(source)}: get them with `shoal export`"
     return text
+
+
+def trial(trial: Trial, *, as_json: bool) -> str:
+    """What the handler of one page gives."""
+    if as_json:
+        lines = [to_json({"row": item}) for item in trial.items]
+        return "\n".join([*lines, *(to_json({"link": link}) for link in trial.links)])
+    title = visible(f"{trial.page!r} {trial.page.title or ''}".rstrip())
+    rows = [f"row   {to_json(item)}" for item in trial.items]
+    links = [
+        f"link  {link.url}"
+        + (f"  priority {link.priority}" if link.priority else "")
+        + (f"  meta {to_json(link.meta)}" if link.meta else "")
+        for link in trial.links
+    ]
+    end = f"{count(len(rows), 'row')}, {count(len(links), 'link')} in scope"
+    return "\n".join([title, *rows, *links, end])
 
 
 def letter(record: PageRecord, errors: bool) -> str:

@@ -16,6 +16,7 @@ from functools import partial
 from math import inf
 from typing import Protocol, TypeVar
 
+from shoal.access import Access
 from shoal.errors import FrontierUnavailable
 from shoal.fetch import Fetcher
 from shoal.frontier.tickets import Pace, Ticket
@@ -147,7 +148,8 @@ class Bench:
         self._opened.callback(threads.shutdown)
         self._opened.callback(lambda: runner.run(fetcher.close()))
         self._load = load_of(self._job.crawl)
-        return self._dress(Visitor(self._job.crawl, fetcher, threads, self._load), threads)
+        access = Access(self._job.crawl, fetcher, threads)
+        return self._dress(Visitor(self._job.crawl, access, threads, self._load), threads)
 
     def _give_up(self, ticket: Ticket) -> None:
         """Whatever is open may be in the middle of something: leave it alone, and open all anew next time."""

@@ -10,18 +10,20 @@ import traceback
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from functools import lru_cache
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from shoal import handle, revisit
+from shoal.access import Access
 from shoal.crawl import Crawl
-from shoal.fetch import Fetcher
+from shoal.errors import LoggedOut, LoginFailed
 from shoal.gate import Gate
 from shoal.listing import Lister, of_robots
 from shoal.load import Load
 from shoal.model import SITEMAP, Failure, Item, Lease, Link, Outcome, Response, Sign, State, Visit
 from shoal.parse import Page
-from shoal.policy import Dead, Read, Redirect, Retry, follow, judge, retry, sign_of
+from shoal.policy import Dead, Read, Redirect, Retry, Verdict, follow, judge, retry, sign_of
 from shoal.robots import Rules
 from shoal.sitemap import MAX_BYTES
 from shoal.traps import Sieve
@@ -34,6 +36,8 @@ CANONICAL = "canonical elsewhere"
 NOINDEX = "noindex"
 UNCHANGED = "not modified"
 GONE = "gone"
+LOGGED_OUT = "logged out"
+REPLAYED_S = 86_400.0  # a page out of a cache says that its host was asked so long ago
 MOST_ERROR_CHARS = 4_000  # of a traceback, kept with the dead letter
 
 log = logging.getLogger("shoal.visit")
@@ -42,7 +46,7 @@ log = logging.getLogger("shoal.visit")
 class Visitor:
     """Visits the pages of one crawl. Made inside the event loop; `threads` runs plain handlers."""
 
-    def __init__(self, crawl: Crawl, fetcher: Fetcher, threads: Executor, load: Load) -> None:
+    def __init__(self, crawl: Crawl, access: Access, threads: Executor, load: Load) -> None:
         """load: is told what is in memory."""
         self._crawl = crawl
         self._settings = crawl.settings
@@ -55,17 +59,19 @@ class Visitor:
         self._load = load
         self._lister = Lister(crawl)
         self._listing = asyncio.Lock()  # one at a time: a long one takes much memory
-        self._fetcher = fetcher
-        self._gate = Gate(fetcher, crawl.settings.user_agent, self._retries)
+        self._access = access
+        self._gate = Gate(access, crawl.settings.user_agent, self._retries)
         self._threads = threads
         readable = [Wildcard.of(pattern) for pattern in crawl.settings.content_types]
         self._readable = lru_cache(256)(lambda kind: not kind or any(each.matches(kind) for each in readable))
 
     async def visit(self, lease: Lease) -> Outcome:
-        """Fetch and read the leased page. Raises nothing; it may be cancelled."""
+        """Fetch and read the leased page. Raises LoginFailed, nothing else; it may be cancelled."""
         attempt = Attempt(lease)
         try:
             outcome = await self._visit(attempt)
+        except LoginFailed:
+            raise
         except Exception as error:
             log.exception("shoal itself failed on %s", lease.link.url)
             outcome = attempt.end(self._again("internal error", lease), traceback_of(error))
@@ -89,7 +95,7 @@ class Visitor:
                 attempt.links = (of_robots(url),)
             if not rules.allows(path_query(url)):
                 return attempt.skip(BY_ROBOTS)
-        attempt.started_at = time.monotonic()
+        attempt.started_at, attempt.login = time.monotonic(), self._access.login
         answer = await self._fetch(lease)
         attempt.answered(answer)
         if attempt.size_bytes is not None:
@@ -103,10 +109,8 @@ class Visitor:
     async def _fetch(self, lease: Lease) -> Response | Failure:
         asked = revisit.conditions(revisit.before(lease))
         if lease.link.key == SITEMAP:
-            return await self._fetcher.fetch(
-                lease.link.url, headers=asked, max_body_bytes=MAX_BYTES, cut=True
-            )
-        return await self._fetcher.fetch(lease.link.url, headers=asked, accepts=self._readable)
+            return await self._access.fetch(lease.link.url, headers=asked, max_body_bytes=MAX_BYTES, cut=True)
+        return await self._access.fetch(lease.link.url, headers=asked, accepts=self._readable)
 
     async def _compare(self, answer: Response, attempt: Attempt) -> Outcome:
         """Judge the answer for a page that is to be revisited: it need not be read if it is as it was."""
@@ -124,6 +128,8 @@ class Visitor:
     async def _judge(self, answer: Response, attempt: Attempt) -> Outcome:
         lease = attempt.lease
         verdict = judge(answer, lease.attempt, retries=self._retries, now=time.time(), draw=random.random())
+        if self._crawl.login_handler is not None and self._is_for_strangers(answer, verdict):
+            return self._log_in_again(attempt)
         if isinstance(verdict, Read) and lease.link.key == SITEMAP:
             return await self._list(answer, attempt)
         if isinstance(verdict, Read):
@@ -132,9 +138,19 @@ class Visitor:
             return self._redirect(verdict, answer, attempt)
         return attempt.end(verdict)
 
+    def _is_for_strangers(self, answer: Response, verdict: Verdict) -> bool:
+        target = normalize(verdict.location, answer.url) if isinstance(verdict, Redirect) else None
+        return answer.status == 401 or (target is not None and self._crawl.is_login_page(target))
+
+    def _log_in_again(self, attempt: Attempt) -> Outcome:
+        self._access.logged_out(attempt.lease.link.url, attempt.login)
+        return attempt.end(self._again(LOGGED_OUT, attempt.lease))
+
     async def _read_rules(self, url: str) -> Rules | Failure:
         """Fetch robots.txt; the page itself is the next request to that host, so it keeps its distance."""
         rules = await self._gate.read(url)
+        if self._gate.was_replayed(url):
+            return rules
         await asyncio.sleep(max(self._settings.delay_s, self._crawl_delay_s(rules)))
         return rules
 
@@ -208,6 +224,8 @@ class Visitor:
                 attempt.digest = digest(self._content(page))
         except handle.Ended as decision:
             return attempt.decided(decision)
+        except LoggedOut:
+            return self._log_in_again(attempt)
         except (Exception, SystemExit) as error:
             log.warning("the handler of %s raised %s: %s", page.url, type(error).__name__, error)
             reason = f"handler raised {type(error).__name__}"
@@ -236,6 +254,7 @@ class Attempt:
     def __init__(self, lease: Lease) -> None:
         self.lease = lease
         self.started_at = time.monotonic()
+        self.login = 0
         self.crawl_delay_s: float | None = None
         self.size_bytes: int | None = None
         """Of the body; None if there was no answer."""
@@ -252,6 +271,8 @@ class Attempt:
         if isinstance(answer, Response):
             self._status = answer.status
             self.size_bytes = len(answer.body)
+            if answer.replayed:
+                self.started_at -= REPLAYED_S
 
     def done(
         self,
@@ -321,12 +342,14 @@ class Attempt:
 def traceback_of(error: BaseException) -> str:
     """The end of the traceback, from the handler's own code on."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [at for at, frame in enumerate(frames) if frame.filename not in _MACHINERY]
+    own = [at for at, frame in enumerate(frames) if not frame.filename.startswith(_MACHINERY)]
+    if not own and error.__cause__ is not None:  # as Python makes an error of a handler's StopIteration
+        frames = traceback.extract_tb(error.__cause__.__traceback__)
     lines = traceback.format_list(frames[own[0] if own else 0 :])
     return "".join([*lines, *traceback.format_exception_only(error)])[-MOST_ERROR_CHARS:].rstrip()
 
 
-_MACHINERY = {__file__, handle.__file__}
+_MACHINERY = str(Path(__file__).parent)
 
 
 def _fields(outcome: Outcome) -> dict[str, object]:

@@ -22,6 +22,7 @@ from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
+from shoal.access import Access
 from shoal.addresses import KINDS, kind_of_host
 from shoal.crawl import Crawl
 from shoal.due import revisit_due
@@ -51,7 +52,7 @@ class Visits(Protocol):
     """Knows how to deal with a page: see `shoal.visit.Visitor`."""
 
     async def visit(self, lease: Lease) -> Outcome:
-        """Raises nothing; it may be cancelled."""
+        """Raises ShoalError if no page can be visited any more, nothing else; it may be cancelled."""
 
 
 class Worker:
@@ -87,17 +88,19 @@ class Worker:
         self._news = asyncio.Event()
         self._stopping = asyncio.Event()
         self._leaving = False
+        self._failure: ShoalError | None = None
         self._since = time.time()
         self._tended_at = time.monotonic() - TEND_S
         self._visited = 0  # since then
         self._thread = ThreadPoolExecutor(1, "shoal-frontier")
 
     async def run(self) -> None:
-        """Work. Raises FrontierError or StoreError if frontier or store cannot be used any more."""
+        """Work. Raises FrontierError, StoreError or LoginFailed if it cannot go on."""
         handlers = HandlerThreads(self._crawl.settings.concurrency)
         async with Fetcher(fetch_settings(self._crawl)) as fetcher:
             try:
-                await self.work(Visitor(self._crawl, fetcher, handlers, self._load))
+                access = Access(self._crawl, fetcher, handlers)
+                await self.work(Visitor(self._crawl, access, handlers, self._load))
             finally:
                 handlers.shutdown()
 
@@ -119,6 +122,8 @@ class Worker:
             watching.cancel()
             await self._wind_up()
             self._thread.shutdown()
+        if self._failure is not None:
+            raise self._failure
 
     def leave(self) -> None:
         """Lease no more, and return when all that has begun is done. Call it in the loop."""
@@ -133,7 +138,12 @@ class Worker:
     async def _visit(self, lease: Lease) -> None:
         if lease.token == self._suspect:
             await self._alone.wait()
-        outcome = await self._visitor.visit(lease)
+        try:
+            outcome = await self._visitor.visit(lease)
+        except ShoalError as error:
+            self._failure = error
+            self.stop()
+            return  # the page is given back with all others
         self._finished.append((time.monotonic(), outcome))
         del self._fetching[lease.token]  # after that, so that the frontier's thread never misses it
         self._visited += 1

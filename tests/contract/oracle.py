@@ -254,7 +254,8 @@ class Oracle:
         assert token > self.token, "tokens grow"
         self.token = page.token = token
         page.state, page.fresh = "leased", False
-        self.start(page.host, now)
+        if self.hosts[page.host].caution != WELL:
+            self.start(page.host, now)
         page.worker, page.deadline, page.not_before = worker, now + seconds, None
         self.return_links(page.host, now)
         identity, attempt = fingerprint(page.link.url, page.link.key), page.attempts + 1

@@ -453,6 +453,17 @@ def test_a_host_waits_its_delay_after_the_start_of_its_last_fetch(frontier):
     assert len(lease(frontier, at=NOW + 6)) == 1
 
 
+def test_a_page_for_which_its_host_was_not_asked_costs_no_delay(frontier):
+    """Its outcome is older than its lease: the last fetch before it is the one that counts."""
+    frontier.configure(Limits(delay_s=5))
+    add(frontier, A + "1", A + "2", A + "3")
+    (page,) = lease(frontier)
+    commit(frontier, done(page), at=NOW)
+    (page,) = lease(frontier, at=NOW + 5)
+    commit(frontier, done(page, age_s=1000), at=NOW + 6)
+    assert len(lease(frontier, at=NOW + 6)) == 1
+
+
 def test_the_last_fetch_is_the_one_that_started_last(frontier):
     """Not the one that was committed last."""
     fetch(frontier, A)

@@ -99,7 +99,7 @@ def outcomes(draw, lease, held_s, signs):
         size_bytes=draw(st.sampled_from([0, 1000])),
         elapsed_s=draw(st.sampled_from([0.0, 0.5, 3.0])),
         sign=draw(st.sampled_from(signs)),
-        age_s=min(held_s, draw(st.sampled_from([0.0, 0.5, 2.5]))),
+        age_s=draw(st.sampled_from([min(held_s, age_s) for age_s in (0.0, 0.5, 2.5)] + [1000.0])),
         crawl_delay_s=draw(st.sampled_from([None, None, 0.0, 1.0, 2.5])),
         pause_s=draw(st.sampled_from([0.0, 0.0, 0.0, 2.5])),
         links=tuple(draw(st.lists(links, max_size=3))),

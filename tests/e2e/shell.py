@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 from tests.e2e.nursery import Nursery
 
-COMMAND = (sys.executable, "-m", "shoal.cli")
+COMMAND = (sys.executable, "-m", "shoal")
 PATIENCE_S = 100.0
 _STREAMS = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 

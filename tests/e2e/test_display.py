@@ -183,3 +183,27 @@ def test_a_second_ctrl_c_kills(shoal: Shell) -> None:
         process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 130
         assert time.monotonic() - typed_at[-1] < 0.6
+
+
+def test_warnings_of_several_processes_stand_above_the_display(shoal: Shell) -> None:
+    """Whole, in lines of their own, and the display is not drawn by anybody else."""
+    with Site(40, latency_s=0.1) as site, Terminal(200) as terminal:
+        shoal.write(
+            "bad.py",
+            f"""
+            import shoal
+
+            crawl = shoal.Crawl("bad", seeds=["{site.url}"], retries=0)
+
+            @crawl.page("/p/*")
+            def bad(page):
+                raise ValueError("ö" * 30)
+            """,
+        )
+        process = shoal.start("run", "bad.py", "--processes", "2", stderr=terminal.theirs)
+        _read_to_the_end(terminal)
+        process.communicate(timeout=PATIENCE_S)
+        children = len(site.links(0))
+    whole = r"\d\d:\d\d:\d\d warning: the handler of \S+ raised ValueError: ö{30}\r\n"
+    assert len(set(re.findall(whole, terminal.shown))) >= 4  # the start page has at least so many
+    assert len(re.findall("warning:", terminal.shown)) == len(re.findall(whole, terminal.shown)) <= children

@@ -34,6 +34,7 @@ def test_the_demo_shows_all_products(shoal: Shell) -> None:
     assert sorted(line.split()[0] for line in lines) == [product.sku for product in PRODUCTS]
     assert "finished after 0:00:" in ended.err
     assert " 96 rows, " in ended.err
+    assert ".shoal" not in ended.err  # it is gone
     assert shoal.files() == {}
 
 

@@ -382,6 +382,24 @@ def test_a_page_is_done_when_its_handler_is_mended(shoal: Shell) -> None:
     assert shoal.rows() == [TITLE]
 
 
+ENDLESS = "@crawl.page()\ndef row(page):\n    next(iter(()))\n    yield"
+
+
+@pytest.mark.parametrize(
+    "handler", [PLAIN + "next(iter(()))", ASYNC + "next(iter(()))", ENDLESS], ids=["plain", "async", "yields"]
+)
+def test_a_handler_that_raises_stop_iteration_is_like_any_other(shoal: Shell, handler: str) -> None:
+    """Python means something else by it: the page is tried again, and then a dead letter that names it."""
+    with ScriptedServer({"/": page()}) as server:
+        _scraper(shoal, server.url(), handler, "retries=2, retry_delay_s=0.001")
+        shoal("run", "scraper.py", code=1)
+        assert server.count("/") == 3
+    [letter] = shoal("dead", "--json").objects
+    assert (letter["attempts"], letter["reason"]) == (3, "handler raised RuntimeError")
+    assert "next(iter(()))" in letter["error"]
+    assert "StopIteration" in letter["error"]
+
+
 MISTAKES = {
     "no row": (
         "return 'title'",

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from random import Random
 
 import pytest
 from tests.faults.crawling import Crawling, Running
 from tests.site import Site
+
+from shoal.frontier import open_frontier
 
 pytestmark = pytest.mark.faults
 
@@ -123,6 +128,51 @@ def test_the_second_time_kills_it_at_once(new_crawling, site, stop, processes):
     assert run.wait() == 130
     SlowServer().let_go(crawling)
     crawling.finish()
+
+
+STARTING = "import shoal.__main__ as it; print('now', flush=True); it.main()"
+COMMANDS = {
+    "crawl": ("crawl", "{url}", "--fresh"),
+    "two processes": ("crawl", "{url}", "--fresh", "--processes", "2"),
+    "run": ("run", "slow.py"),
+    "test": ("test", "slow.py", "{url}"),
+    "watch": ("status", "--watch", "--state", "other.shoal"),
+    "demo": ("demo",),
+    "add": ("add", "--from", "-", "--state", "other.shoal"),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_ctrl_c_while_a_command_starts_ends_it_cleanly(
+    tmp_path: Path, site, rng: Random, rounds, command: str
+) -> None:
+    """Whatever is being imported just then: exit code 130, no traceback, and it is never overheard."""
+    site.latency_s = FOREVER_S
+    made = f"crawl = shoal.Crawl('slow', seeds=['{site.url}'])"
+    (tmp_path / "slow.py").write_text(f"import time\ntime.sleep(0.1)\nimport shoal\n{made}\n")
+    open_frontier(f"sqlite:{tmp_path}/other.shoal", crawl="other").close()
+    for _ in range(max(4, rounds)):
+        process = subprocess.Popen(
+            [sys.executable, "-c", STARTING, *(word.format(url=site.url) for word in COMMANDS[command])],
+            cwd=tmp_path,
+            text=True,
+            process_group=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "now\n"
+        time.sleep(rng.uniform(0.0, 0.7))
+        os.killpg(process.pid, signal.SIGINT)
+        try:
+            out, err = process.communicate(timeout=FOREVER_S / 2)
+        finally:
+            process.kill()
+        assert process.returncode == 130, (out, err)
+        assert "Traceback" not in err
+        assert "KeyboardInterrupt" not in err
+    site.latency_s = 0.0
 
 
 @pytest.mark.parametrize("processes", [1, 2])

@@ -16,6 +16,22 @@ class Book:
     price: str
 
 
+@crawl.login
+async def login(session: shoal.AsyncSession) -> None:
+    """An async login."""
+    page: shoal.Page = await session.get("https://books.example/login")
+    page = await session.submit(page.form("form#login"), {"user": "me"})
+    if page.status != 200:
+        raise shoal.LoggedOut
+
+
+@crawl.login("/login*")
+def plain_login(session: shoal.Session) -> None:
+    """A plain one."""
+    page: shoal.Page = session.post("https://books.example/login", {"user": "me"})
+    session.post(page.url, json={"user": "me"})
+
+
 @crawl.page("/catalogue/*")
 def book(page: shoal.Page) -> Iterator[Book | shoal.Link]:
     """A generator of rows and links."""

@@ -10,7 +10,7 @@ import pytest
 
 from shoal.frontier import open_frontier
 from shoal.model import Link, Outcome, Stats
-from shoal.progress import WINDOW_S, Lines, Pace, Silent, clock, counters, progress, size, summary
+from shoal.progress import WINDOW_S, Lines, Pace, Silent, clock, count, counters, progress, size, summary
 
 
 def test_the_pace_is_that_of_the_last_seconds() -> None:
@@ -45,6 +45,12 @@ def test_a_clock(seconds: float, text: str) -> None:
 def test_a_size(number: float, text: str) -> None:
     """In steps of a thousand."""
     assert size(number) == text
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 rows"), (1, "1 row"), (1234, "1,234 rows")])
+def test_a_count(number: int, text: str) -> None:
+    """One row, but two rows."""
+    assert count(number, "row") == text
 
 
 STATS = Stats(done=1234, queued=5, leased=2, retrying=1, dead=3, skipped=4, items=1000, size_bytes=2_500_000)

@@ -126,6 +126,7 @@ class Frontier(ABC):
         a domain: the longest) and that of its caution, which the sign of each outcome moves, as it may
         lengthen the pause. A host with `host_give_up` troubles in a row is given up until its pause is over.
         A lease that ends without a commit counts as a fetch that started at its end, and tells nothing.
+        In times of caution, when several fetches may be under way, each lease counts as a start as well.
         """
 
     @abstractmethod

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from shoal.caution import GIVEN_UP, given_up_after
+from shoal.caution import GIVEN_UP, WELL, given_up_after
 from shoal.errors import FrontierError
 from shoal.frontier.base import AT_ONCE, check_priority
 from shoal.frontier.seen import SeenCache
@@ -415,7 +415,8 @@ class Step:
         self.unqueue(host, priority, added_at, retrying=attempts > 0)
         host.leased += 1
         host.turn = self.crawl.next_turn()
-        host.started(self.now)
+        if host.caution is not WELL:
+            host.started(self.now)  # several may be on their way, and keep their distance
         self.crawl.leased += 1
         return Lease(
             token=self.crawl.next_token(self.now),

@@ -27,7 +27,7 @@ while #given < math.min(room, limit) * 4 do
   local priority, packed, link = next_link(name, h)
   h.leased = h.leased + 1
   h.turn = next_turn()
-  h.started = math.max(h.started, now)
+  if h.caution then h.started = math.max(h.started, now) end
   count('leased', 1)
   count_held(worker, 1)
   local new = next_token()
