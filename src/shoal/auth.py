@@ -87,11 +87,8 @@ class HostHeaders:
         self._of_site = lru_cache(1024)(self._collect)
 
     def of(self, url: str) -> Headers:
-        """For a request to this normalized URL. Credentials in it go before those of its host."""
-        headers = self._of_site(origin(url))
-        if "@" in url[: url.index("/", 8)]:
-            return tuple(header for header in headers if header[0].lower() != "authorization")
-        return headers
+        """For a request to this normalized URL."""
+        return self._of_site(origin(url))
 
     def _collect(self, site: str) -> Headers:
         found = {

@@ -416,7 +416,10 @@ def check_url(text: str) -> str:
     url = normalize(text)
     if url is not None:
         if has_credentials(text):
-            raise ConfigError(f"leave user and password out of the URL: {url}; they would be sent nowhere")
+            raise ConfigError(
+                f"leave user and password out of the URL, {url}, and give them for its host:"
+                " --auth, or auth={...}"
+            )
         return url
     guess = f"http://{text}"
     is_host = "." in text or text.startswith("localhost")

@@ -368,14 +368,12 @@ def test_a_login_goes_with_the_credentials_of_its_host(shoal: Shell) -> None:
         assert _seen(server, "authorization") == {BASIC}
 
 
-def test_credentials_in_a_url_go_before_those_of_its_host(shoal: Shell) -> None:
-    """They are the more special ones."""
-    with ScriptedServer({"/": page(b"<a href=/a>a</a>"), "/a": page()}) as server:
-        seed = server.url().replace("http://", "http://a:b@")
-        shoal(
-            "crawl", seed, "--auth", f"{server.address}=user:s3cret", "--state", "a.shoal", "--ignore-robots"
-        )
-        assert server.requests[0].headers["authorization"] == "Basic YTpi"
+def test_credentials_are_not_given_in_a_url(shoal: Shell) -> None:
+    """The refusal says how."""
+    assert shoal.refused("crawl", "http://user:s3cret@127.0.0.1:9/") == (
+        "leave user and password out of the URL, http://127.0.0.1:9/, and give them for its host:"
+        " --auth, or auth={...}"
+    )
 
 
 @pytest.mark.parametrize(
