@@ -29,6 +29,9 @@ DELAY_S = 1.0
 STEP_S = 1.0
 LEAST_SHARE = 0.95
 MB = 1_000_000
+MOST_MEMORY_BYTES = 150 * MB
+LONG_S = 180.0
+"""Each bad server is met every 26 s: before some rounds there is no telling whether memory grows."""
 
 
 class Sample(Struct, frozen=True):
@@ -134,7 +137,9 @@ def test_bad_servers_do_not_slow_down_good_ones(tmp_path: Path) -> None:
     print({name: status[name] for name in ("done", "dead", "skipped", "queued", "leased")})
     assert rates[WILD] >= LEAST_SHARE * rates[CALM]
     assert rates[CALM] >= 0.5 * GOOD_HOSTS / DELAY_S
-    assert grown[WILD] <= max(grown[CALM], 0) + 0.1 * _memory(middle, WILD) / MB
+    assert max(sample.memory_bytes[WILD] for sample in samples) < MOST_MEMORY_BYTES
+    if SOAK_S >= LONG_S:
+        assert grown[WILD] <= max(grown[CALM], 0) + 0.05 * _memory(middle, WILD) / MB
     assert max(sample.connections for sample in samples) <= 600
     assert status["dead"] > SOAK_S / 3
     assert (crawls[WILD].folder / "stderr").read_bytes() == b""
