@@ -580,13 +580,13 @@ def _refresh(meta: Element) -> str | None:
     if (meta.attr("http-equiv") or "").lower() != "refresh":
         return None
     found = _REFRESH.match(meta.attr("content") or "")
-    return next((url for url in found.groups() if url is not None), None) if found else None
+    return next(filter(None, found.groups()), None) if found else None
 
 
 _REFRESH = re.compile(
     r"""[\t\n\f\r ]*+(?:[0-9]|(?=\.))[0-9.]*+(?:[\t\n\f\r ]+[;,]?|[;,])[\t\n\f\r ]*+"""
-    r"""(?:url[\t\n\f\r ]*+=[\t\n\f\r ]*+)?"""
-    r"""(?:"([^"]*)|'([^']*)|(.+))""",
+    r"""(?:url[\t\n\f\r ]*+=[\t\n\f\r ]*+)?+"""
+    r"""(?:"([^"]*)|'([^']*)|(.*))""",
     re.IGNORECASE | re.DOTALL | re.ASCII,
 )
 
