@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.fuzz.targets import TARGETS, Target
 
 FUZZ_S = float(os.environ.get("SHOAL_FUZZ_S", "0"))
-EXAMPLES = 200
+EXAMPLES = 200 if FUZZ_S else 50
 MOST_REPEATS = 5_000
 
 
@@ -30,7 +30,7 @@ def inputs(draw: st.DrawFn, target: Target) -> bytes:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-@pytest.mark.timeout(FUZZ_S + 120)
+@pytest.mark.timeout(FUZZ_S + 240)
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # of the server that stays for all tries
 def test_bytes_from_strangers(name: str) -> None:
     """They are taken, or refused in the way that is foreseen, and soon."""
