@@ -135,7 +135,9 @@ def has_credentials(text: str) -> bool:
 
 def without_credentials(text: str) -> str:
     """What may or may not be a URL, as it can be shown and kept: all that might be a password is masked."""
-    return _CREDENTIALS.sub(r"\1***@", text)
+    at = text.rfind("@")
+    start = _AUTHORITY.search(text, 0, at) if at >= 0 else None
+    return f"{text[: start.end()]}***{text[at:]}" if start else text
 
 
 def path_query(url: str) -> str:
@@ -207,7 +209,7 @@ def _normalized(text: str, base: _Url | None, spelling: Spelling) -> str | None:
 _LONG = 1024
 """Longer than any host with its credentials, and than nearly every URL."""
 _LONG_HOST = re.compile(rf"(?:https?:[/\\]*|[/\\]{{2,}})[^/\\?#]{{{_LONG}}}", re.IGNORECASE)
-_CREDENTIALS = re.compile(r"(https?:[/\\]*|[/\\]{2,}).*@", re.IGNORECASE | re.DOTALL)
+_AUTHORITY = re.compile(r"https?:[/\\]*+|[/\\]{2}[/\\]*+", re.IGNORECASE)
 _C0_OR_SPACE = "".join(map(chr, range(0x21)))
 _NO_TAB_OR_NEWLINE = str.maketrans("", "", "\t\n\r")
 

@@ -175,7 +175,7 @@ HEADS = {
     "a blank in a header's name": _dead("broken HTTP", _says(OK + b"X Y: z\r\nContent-Length: 0\r\n\r\n")),
     "CR alone in a header": _dead("broken HTTP", _says(OK + b"X: a\rSet-Cookie: b\r\n\r\n")),
     "100 Continue without end": _dead("broken HTTP", _endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1_000)),
-    "100 Continue now and then": _dead("timeout", _endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0.1)),
+    "100 Continue now and then": _dead("timeout", _endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0.5)),
     "a switch of protocols": _dead(
         "broken HTTP", _says(b"HTTP/1.1 101 Go\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")
     ),
