@@ -14,10 +14,8 @@ from functools import lru_cache
 from msgspec import Struct
 
 from shoal.errors import ConfigError
-from shoal.exchange import is_sendable
+from shoal.headers import Headers, is_sendable
 from shoal.urls import host_key, normalize, origin
-
-Headers = tuple[tuple[str, str], ...]
 
 _VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 _TOKEN = re.compile(r"[!-~]+")

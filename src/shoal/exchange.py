@@ -6,8 +6,6 @@ made for every use of HTTP, and costs twice as much as all of the rest: here a r
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -20,6 +18,7 @@ from multidict import CIMultiDictProxy
 from yarl import URL
 
 from shoal.decode import FetchError
+from shoal.headers import Headers, is_sendable, replaced
 from shoal.trouble import one_line
 from shoal.urls import host_key, origin, path_query
 
@@ -29,8 +28,6 @@ MAX_HEADER_BYTES: Final = 65_536
 _MAX_HEADERS: Final = 1_000
 _MAX_ORIGINS: Final = 4_096
 _SAFE: Final = frozenset({"GET", "HEAD"})  # may be sent twice
-
-Fields = Sequence[tuple[str, str]]
 
 
 class Answer(NamedTuple):
@@ -57,7 +54,7 @@ class Exchange:
     def __init__(
         self,
         connector: aiohttp.BaseConnector,
-        headers: Fields,
+        headers: Headers,
         *,
         jar: aiohttp.CookieJar | None,
         connect_timeout_s: float,
@@ -79,7 +76,7 @@ class Exchange:
         """Close all connections."""
         await self._connector.close()
 
-    async def ask(self, method: str, url: str, headers: Fields = (), content: bytes | None = None) -> Answer:
+    async def ask(self, method: str, url: str, headers: Headers = (), content: bytes | None = None) -> Answer:
         """Send a request for a normalized URL and wait for the head of its response.
 
         `headers` replace those of the exchange with the same name. Raises what aiohttp does, FetchError for
@@ -112,7 +109,7 @@ class Exchange:
             raise aiohttp.ConnectionTimeoutError from error
 
     async def _send(
-        self, connection: Connection, method: str, url: str, headers: Fields, content: bytes | None
+        self, connection: Connection, method: str, url: str, headers: Headers, content: bytes | None
     ) -> Answer:
         protocol, transport = connection.protocol, connection.transport
         try:
@@ -142,7 +139,7 @@ class Exchange:
         self._keep_cookies(message.headers, url)
         return Answer(message.code, message.headers, message.raw_headers, body, connection)
 
-    def _request(self, method: str, url: str, headers: Fields, content: bytes | None) -> bytes:
+    def _request(self, method: str, url: str, headers: Headers, content: bytes | None) -> bytes:
         """The bytes to send (RFC 9112 section 2.1)."""
         target, authority = path_query(url), host_key(url)
         if self._proxy is not None and url.startswith("http:"):
@@ -156,7 +153,7 @@ class Exchange:
             return f"{method} {target} HTTP/1.1\r\nHost: {authority}\r\n{self._lines}\r\n".encode()
         if not all(is_sendable(name, value) for name, value in headers):
             raise ValueError("a header cannot be sent")
-        lines = _lines(replaced([("Host", authority), *self._headers], headers))
+        lines = _lines(replaced((("Host", authority), *self._headers), headers))
         return f"{method} {target} HTTP/1.1\r\n{lines}\r\n".encode() + (content or b"")
 
     def _keep_cookies(self, headers: CIMultiDictProxy[str], url: str) -> None:
@@ -164,7 +161,7 @@ class Exchange:
             self._jar.update_cookies_from_headers(headers.getall("Set-Cookie"), URL(url, encoded=True))
             self._has_cookies = True
 
-    def _with_cookies(self, headers: Fields, url: str) -> Fields:
+    def _with_cookies(self, headers: Headers, url: str) -> Headers:
         """Those of the jar behind those sent anyway, of which they replace any of the same name."""
         assert self._jar is not None
         kept = self._jar.filter_cookies(URL(url, encoded=True))
@@ -174,29 +171,14 @@ class Exchange:
         pairs = [pair.strip() for pair in ";".join(given[-1:]).split(";")]
         pairs = [pair for pair in pairs if pair and pair.partition("=")[0] not in kept]
         pairs += sorted(f"{each.key}={each.coded_value}" for each in kept.values())
-        return replaced(headers, [("Cookie", "; ".join(pairs))])
+        return replaced(headers, (("Cookie", "; ".join(pairs)),))
 
 
-def is_sendable(name: str, value: str) -> bool:
-    """Whether it is a header, and no more than one (RFC 9110 sections 5.1 and 5.5)."""
-    return bool(_NAME.fullmatch(name) and _VALUE.fullmatch(value))
-
-
-_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_VALUE: Final = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
-
-
-def replaced(headers: Iterable[tuple[str, str]], others: Fields) -> list[tuple[str, str]]:
-    """The headers, with `others` in place of those of the same names."""
-    names = {name.lower() for name, _ in others}
-    return [*((name, value) for name, value in headers if name.lower() not in names), *others]
-
-
-def _lines(headers: Fields) -> str:
+def _lines(headers: Headers) -> str:
     return "".join([f"{name}: {value}\r\n" for name, value in headers])
 
 
-def _proxy_headers(place: ClientRequest) -> Fields:
+def _proxy_headers(place: ClientRequest) -> Headers:
     """What the pool has found out that the proxy wants."""
     credentials = place.headers.get("Proxy-Authorization")
     return () if credentials is None else (("Proxy-Authorization", credentials),)

@@ -23,7 +23,8 @@ from shoal.connection import connector, refuse
 from shoal.cookies import CookieJar
 from shoal.decode import ACCEPT_ENCODING, Body, FetchError
 from shoal.errors import ConfigError
-from shoal.exchange import Answer, Exchange, Fields, is_sendable, replaced
+from shoal.exchange import Answer, Exchange
+from shoal.headers import Headers, is_sendable, replaced
 from shoal.model import Failure, FailureKind, Response
 from shoal.place import shown
 from shoal.trouble import explain
@@ -113,7 +114,7 @@ class Fetcher:
         self,
         url: str,
         *,
-        headers: Fields = (),
+        headers: Headers = (),
         accepts: Callable[[str], bool] | None = None,
         max_body_bytes: int | None = None,
         cut: bool = False,
@@ -144,7 +145,7 @@ class Fetcher:
         self,
         method: str,
         url: str,
-        headers: Fields,
+        headers: Headers,
         content: bytes | None,
         accepts: Callable[[str], bool] | None,
         limit: int,
@@ -229,8 +230,8 @@ def _media_type(answer: Answer) -> str:
     return header.partition(";")[0].partition(",")[0].strip().lower()
 
 
-def _request_headers(settings: FetchSettings) -> list[tuple[str, str]]:
-    usual = [("User-Agent", settings.user_agent), ("Accept", _ACCEPT), ("Accept-Encoding", ACCEPT_ENCODING)]
+def _request_headers(settings: FetchSettings) -> Headers:
+    usual = (("User-Agent", settings.user_agent), ("Accept", _ACCEPT), ("Accept-Encoding", ACCEPT_ENCODING))
     return replaced(usual, settings.headers)
 
 
