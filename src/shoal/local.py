@@ -208,6 +208,7 @@ def _work(job: Job, parent: int | None) -> bool:
         opened_store(job, frontier) as store,
         asyncio.Runner(loop_factory=loop_factory()) as runner,
     ):
+        gc.freeze()  # what was imported stays: the collector need not look at it again and again
         stopped = runner.run(_work_until_stopped(job, frontier, store, parent))
     gc.collect()  # upa_url complains on stderr about URLs that are left in cycles when the process ends
     return stopped
