@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from shoal.meter import Meter
 from shoal.model import Outcome
 
 LOOK_S = 0.25  # how often the event loop is looked at
@@ -26,6 +27,8 @@ class Load:
         self._lag_s = 0.0
         self.settle_s = 0.0
         """How long storing and committing a batch takes, on average."""
+        self.meter = Meter()
+        """What was done so far."""
 
     def hold(self, size_bytes: int) -> None:
         """A body was read, and is in memory."""
@@ -76,7 +79,9 @@ class Load:
         while True:
             due = loop.time() + LOOK_S
             await asyncio.sleep(LOOK_S)
-            self._lag_s = max(self._lag_s, loop.time() - due)
+            late_s = max(0.0, loop.time() - due)
+            self._lag_s = max(self._lag_s, late_s)
+            self.meter.lags.observe(late_s)
 
     def take_lag_s(self) -> float:
         """How late it was at worst since this was asked last."""

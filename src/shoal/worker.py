@@ -172,6 +172,7 @@ class Worker:
             self._frontier,
             self._store,
             [replace(outcome, age_s=outcome.age_s + now - ended_at) for ended_at, outcome in finished],
+            self._load.meter,
         )
         del self._finished[: len(finished)]  # whatever goes wrong from here on, these are committed
         self._load.settled(len(finished), time.monotonic() - now)
@@ -203,12 +204,15 @@ class Worker:
             lag_s=self._load.take_lag_s(),
             settle_s=self._load.settle_s,
         )
+        self._load.meter.beat = beat
         self._frontier.beat(beat, 3 * TEND_S)
         reap_dead(self._frontier)
         if not self._drain:
             revisit_due(self._frontier, self._crawl)
         held = [*self._fetching, *(outcome.lease.token for outcome in finished)]
-        return self._frontier.extend(held, LEASE_S)
+        lost = self._frontier.extend(held, LEASE_S)
+        self._load.meter.lost(len(lost - {outcome.lease.token for outcome in finished}))
+        return lost
 
     def _is_over(self, grant: Grant) -> bool:
         if self._fetching or self._finished:
