@@ -16,8 +16,11 @@ SLOWLY = 0.05  # how fast pages are taken to be smaller after a large one
 class Load:
     """The load of one worker. It belongs to the event loop; only `settled` is for the frontier's thread."""
 
-    def __init__(self, concurrency: int, max_bytes: int) -> None:
-        """concurrency: fetches at once. max_bytes: in bodies fetched, handled or waiting to be stored."""
+    def __init__(self, concurrency: int, max_bytes: int, meter: Meter | None = None) -> None:
+        """concurrency: fetches at once. max_bytes: in bodies fetched, handled or waiting to be stored.
+
+        meter: what counts, by default a new one.
+        """
         self._concurrency = concurrency
         self._max_bytes = max_bytes
         self._bodies = 0
@@ -27,7 +30,7 @@ class Load:
         self._lag_s = 0.0
         self.settle_s = 0.0
         """How long storing and committing a batch takes, on average."""
-        self.meter = Meter()
+        self.meter = meter or Meter()
         """What was done so far."""
 
     def hold(self, size_bytes: int) -> None:

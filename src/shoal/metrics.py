@@ -6,7 +6,7 @@ scrape takes as long at ten million URLs as at ten.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
@@ -18,6 +18,18 @@ from shoal.model import Beat, Stats, WorkerRecord
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Labels = Mapping[str, str]
+
+
+class Address(NamedTuple):
+    """Where metrics are served."""
+
+    port: int
+    """0: any that is free."""
+    host: str = "127.0.0.1"
+
+    def of(self, number: int) -> Address:
+        """That of one of several processes, the first of which is number 0: they have ports in a row."""
+        return self._replace(port=self.port + number) if self.port else self
 
 
 class Family(NamedTuple):
@@ -143,6 +155,18 @@ def _beat_families(labels: Labels, beats: Sequence[Beat]) -> Iterator[Family]:
     )
 
 
+def process_families(
+    crawl: str, meters: Iterable[Meter], open_frontier: Callable[[], Frontier]
+) -> Iterator[Family]:
+    """All that a process serves about a crawl: what its workers have done, and how the crawl stands."""
+    yield from worker_families(crawl, meters)
+    try:
+        with open_frontier() as frontier:
+            yield from frontier_families(frontier)
+    except ShoalError:
+        yield _up(crawl, False)
+
+
 # --- frontiers ------------------------------------------------------------------------------
 
 
@@ -157,15 +181,15 @@ def frontier_families(frontier: Frontier) -> Iterator[Family]:
     try:
         stats, workers = frontier.stats(), frontier.workers()
     except ShoalError:
-        yield _up(labels, 0)
+        yield _up(frontier.crawl, False)
         return
-    yield _up(labels, 1)
+    yield _up(frontier.crawl, True)
     yield from _stats_families(labels, stats)
     yield from _workers_families(labels, [worker for worker in workers if worker.alive])
 
 
-def _up(labels: Labels, up: int) -> Family:
-    return gauge("shoal_frontier_up", "Whether the frontier can be used.", (labels, up))
+def _up(crawl: str, up: bool) -> Family:
+    return gauge("shoal_frontier_up", "Whether the frontier can be used.", ({"crawl": crawl}, up))
 
 
 STATES = ("queued", "overflow", "leased", "done", "dead", "skipped")

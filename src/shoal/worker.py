@@ -31,6 +31,7 @@ from shoal.fetch import Fetcher, FetchSettings
 from shoal.frontier import Frontier
 from shoal.liveness import reap_dead
 from shoal.load import Load
+from shoal.meter import Meter
 from shoal.model import Beat, Grant, Lease, Outcome
 from shoal.settle import settle
 from shoal.store.base import Store
@@ -278,9 +279,9 @@ def pauses() -> Iterator[float]:
         yield min(TROUBLE_S, 0.1 * 2 ** min(tries, 10)) * random.uniform(0.5, 1.0)
 
 
-def load_of(crawl: Crawl) -> Load:
-    """The load that a worker of this crawl may take."""
-    return Load(crawl.settings.concurrency, crawl.settings.max_bytes_in_flight)
+def load_of(crawl: Crawl, meter: Meter | None = None) -> Load:
+    """The load that a worker of this crawl may take; its meter, by default a new one, goes on counting."""
+    return Load(crawl.settings.concurrency, crawl.settings.max_bytes_in_flight, meter)
 
 
 def fetch_settings(crawl: Crawl) -> FetchSettings:
