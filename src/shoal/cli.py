@@ -412,7 +412,7 @@ def _crawl(
         metrics=None if metrics_port is None else Address(metrics_port, metrics_host),
     )
     _check(job)
-    log.set_up(as_json=log_json, quiet=quiet, verbose=verbose)
+    log.set_up(as_json=log_json, quiet=quiet, verbose=verbose, crawl=made.name)
     stats = local.prepare(job)
     say = report.Speaker(job, quiet=quiet, as_json=log_json)
     if stats.finished and drain:

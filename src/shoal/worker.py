@@ -152,7 +152,8 @@ class Worker:
 
     async def _turn(self) -> Grant:
         """Store and commit what is finished, then lease what there is room for; wait out any trouble."""
-        for pause_s in pauses():
+        began = time.monotonic()
+        for tries, pause_s in enumerate(pauses()):
             finished = self._finished[: self._load.batch()]
             try:
                 grant, lost = await self._in_thread(partial(self._settle_and_lease, finished))
@@ -162,6 +163,8 @@ class Worker:
                 if self._stopping.is_set():
                     break
             else:
+                if tries:
+                    log.info("it can be used again, after %.1f s", time.monotonic() - began)
                 for token in lost & self._fetching.keys():
                     self._fetching.pop(token).cancel()
                 return grant
