@@ -321,6 +321,9 @@ crawl_options = _options(
     click.option("-q", "--quiet", is_flag=True, help="Print errors only."),
     click.option("-v", "--verbose", is_flag=True, help="Print a line for each page."),
     click.option("--log-json", is_flag=True, help="Log as JSON lines."),
+    click.option(
+        "--otel", is_flag=True, help="Send an OpenTelemetry span for each page, as the OTEL_* variables say."
+    ),
 )
 
 
@@ -385,6 +388,7 @@ def _crawl(
     quiet: bool,
     verbose: bool,
     log_json: bool,
+    otel: bool,
     drain: bool = True,
     **settings: Any,
 ) -> int:
@@ -410,6 +414,7 @@ def _crawl(
         drain=drain,
         fresh=fresh,
         metrics=None if metrics_port is None else Address(metrics_port, metrics_host),
+        otel=otel,
     )
     _check(job)
     log.set_up(as_json=log_json, quiet=quiet, verbose=verbose, crawl=made.name)

@@ -29,7 +29,6 @@ from shoal.due import revisit_due
 from shoal.errors import ConfigError, FrontierUnavailable, ShoalError, StoreUnavailable
 from shoal.frontier import Frontier, open_frontier
 from shoal.liveness import reap_dead, worker_name
-from shoal.load import Load
 from shoal.meter import Meter
 from shoal.metrics import Address, process_families, render
 from shoal.model import Stats
@@ -77,6 +76,8 @@ class Job(msgspec.Struct, frozen=True):
     """Forget what there is and start again."""
     metrics: Address | None = None
     """Where metrics are served; with several processes, by the first one, and by the others behind it."""
+    otel: bool = False
+    """Make an OpenTelemetry span of each page."""
 
     def open_frontier(self) -> Frontier:
         """One more connection to it."""
@@ -211,16 +212,25 @@ def _work(job: Job, parent: int | None, number: int = 0) -> bool:
 
     parent: a pipe that closes when it dies. number: which of its children this is.
     """
-    load = load_of(job.crawl)
     with (
-        _exporting(job, load.meter, number),
+        _metering(job) as meter,
+        _exporting(job, meter, number),
         job.open_frontier() as frontier,
         opened_store(job, frontier) as store,
         asyncio.Runner(loop_factory=loop_factory()) as runner,
     ):
-        stopped = runner.run(_work_until_stopped(job, frontier, store, parent, load))
+        stopped = runner.run(_work_until_stopped(job, frontier, store, parent, meter))
     gc.collect()  # upa_url complains on stderr about URLs that are left in cycles when the process ends
     return stopped
+
+
+def _metering(job: Job) -> AbstractContextManager[Meter]:
+    """What counts in this process."""
+    if not job.otel:
+        return nullcontext(Meter())
+    from shoal.otel import span_meter  # it needs an extra
+
+    return span_meter(job.crawl.name)
 
 
 def _exporting(job: Job, meter: Meter, number: int) -> AbstractContextManager[object]:
@@ -236,8 +246,9 @@ def _exporting(job: Job, meter: Meter, number: int) -> AbstractContextManager[ob
 
 
 async def _work_until_stopped(
-    job: Job, frontier: Frontier, store: Store | None, parent: int | None, load: Load
+    job: Job, frontier: Frontier, store: Store | None, parent: int | None, meter: Meter
 ) -> bool:
+    load = load_of(job.crawl, meter)
     worker = Worker(job.crawl, frontier, store, name=worker_name(), drain=job.drain, load=load)
     loop = asyncio.get_running_loop()
     stopped = False

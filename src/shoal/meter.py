@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
 
-from shoal.model import Beat, Outcome
+from shoal.model import Beat, Lease, Outcome
+
+Visit: TypeAlias = Callable[[Lease], Awaitable[Outcome]]
 
 MOST_REASONS = 100
 OTHER = "other"
@@ -60,8 +63,12 @@ class Meter:
         self.beat: Beat | None = None
         """What the worker said of itself last."""
 
-    def committed(self, outcomes: Sequence[Outcome]) -> None:
-        """A batch of pages has come to its end."""
+    def timed(self, visit: Visit) -> Visit:
+        """What visits pages, as it is to be called."""
+        return visit
+
+    def committed(self, outcomes: Sequence[Outcome], store_s: float, commit_s: float) -> None:
+        """A batch of pages has come to its end. store_s: 0 without a store."""
         for outcome in outcomes:
             kind = outcome.state, outcome.reason
             if kind not in self.ends and len(self.ends) >= MOST_REASONS:
@@ -71,6 +78,9 @@ class Meter:
             self.items += len(outcome.items)
             if outcome.elapsed_s > 0:
                 self.fetches.observe(outcome.elapsed_s)
+        if store_s:
+            self.stores.observe(store_s)
+        self.commits.observe(commit_s)
 
     def lost(self, leases: int) -> None:
         """So many leases turned out to be held no more."""

@@ -78,18 +78,20 @@ def _write_and_commit(
         return _commit(frontier, outcomes, None, meter)
     began = time.perf_counter()
     with store.write(outcomes, committed=lambda: frontier.position(store.name)) as position:
-        meter.stores.observe(time.perf_counter() - began)
-        return _commit(frontier, outcomes, position, meter)
+        return _commit(frontier, outcomes, position, meter, store_s=time.perf_counter() - began)
 
 
 def _commit(
-    frontier: Frontier, outcomes: Sequence[Outcome], position: Position | None, meter: Meter
+    frontier: Frontier,
+    outcomes: Sequence[Outcome],
+    position: Position | None,
+    meter: Meter,
+    store_s: float = 0.0,
 ) -> frozenset[int]:
     began = time.perf_counter()
     lost = frontier.commit(outcomes, position=position)
-    meter.commits.observe(time.perf_counter() - began)
     if not lost:
-        meter.committed(outcomes)
+        meter.committed(outcomes, store_s, time.perf_counter() - began)
     return lost
 
 

@@ -107,7 +107,7 @@ class Worker:
 
     async def work(self, visitor: Visits) -> None:
         """As `run`, with a visitor that others may use as well."""
-        self._visitor = visitor
+        self._visit_page = self._load.meter.timed(visitor.visit)
         watching = asyncio.create_task(self._load.watch())
         try:
             while not self._stopping.is_set():
@@ -140,7 +140,7 @@ class Worker:
         if lease.token == self._suspect:
             await self._alone.wait()
         try:
-            outcome = await self._visitor.visit(lease)
+            outcome = await self._visit_page(lease)
         except ShoalError as error:
             self._failure = error
             self.stop()

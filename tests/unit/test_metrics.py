@@ -68,7 +68,7 @@ def test_prometheus_has_nothing_to_say_against_the_text(frontier: Frontier) -> N
     """Format, names, units and help are as they should be, whatever crawls and reasons are called."""
     meter = Meter()
     outcomes = work(frontier, meter, "done", "dead", "queued", "skipped")
-    meter.committed([replace(outcomes[0], reason="half a character: \ud800")])
+    meter.committed([replace(outcomes[0], reason="half a character: \ud800")], 0.1, 0.1)
     meter.lags.observe(0.02)
     frontier.beat(Beat("w", 16, 0.0, 1.0), 60)
     check(frontier_metrics(frontier))
@@ -152,7 +152,9 @@ def test_reasons_do_not_fill_the_memory_of_prometheus(frontier: Frontier) -> Non
     """A handler that makes up a reason for every page gets a bounded number of them; the sum is right."""
     meter = Meter()
     (lease,) = frontier.lease(1, 60, worker="w").leases
-    meter.committed([Outcome(lease, "skipped", reason=f"because {number}") for number in range(1000)])
+    meter.committed(
+        [Outcome(lease, "skipped", reason=f"because {number}") for number in range(1000)], 0.1, 0.1
+    )
     assert len(meter.ends) <= MOST_REASONS + 1
     assert sum(meter.ends.values()) == 1000
 
