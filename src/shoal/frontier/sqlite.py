@@ -37,6 +37,7 @@ from shoal.model import (
     Item,
     Limits,
     Link,
+    Minute,
     Outcome,
     PageRecord,
     Stats,
@@ -53,7 +54,7 @@ Dumped = TypeVar("Dumped")
 _HOST = ", ".join(HOST_COLUMNS)
 _TABLES = (
     *("hosts", "pages", "leases", "items", "positions", "producers", "ages", "workers"),
-    *("cuts", "shapes", "contents"),
+    *("cuts", "shapes", "contents", "history"),
 )
 _RECORD = """
     SELECT p.url, p.state, p.priority, p.depth, p.attempts, p.losses, coalesce(h.host, ''),
@@ -309,6 +310,10 @@ class SqliteFrontier(Frontier):
         with self._step() as step:
             return step.cuts.counts()
 
+    def history(self, since: float, *, now: float | None = None) -> list[Minute]:
+        with self._step(now) as step:
+            return step.history(since)
+
     def claim(self, contents: Sequence[tuple[int, str]]) -> list[str]:
         with self._step() as step:
             return step.cuts.claim(contents)
@@ -402,6 +407,8 @@ class SqliteFrontier(Frontier):
         for some_pages in chunked(pages, CHUNK):
             with self._step() as step:
                 load_pages(step, some_pages)
+        with self._step() as step:
+            step.load_history(crawl.history)
         if not crawl.paused:
             self.resume()
 

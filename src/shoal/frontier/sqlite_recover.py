@@ -5,10 +5,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from shoal.errors import ConfigError, FrontierError
+from shoal.frontier.history import GAINS, read_minute
 from shoal.frontier.snapshot import CrawlState
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.frontier.sqlite_file import APPLICATION_ID
@@ -16,6 +18,7 @@ from shoal.frontier.sqlite_move import dumped_host, dumped_page
 from shoal.model import Limits
 
 FURTHEST = 1 << 40  # no row has a higher number
+_HISTORY = f"SELECT minute, {', '.join(GAINS)} FROM history WHERE crawl = ? ORDER BY minute"
 
 
 def recover(damaged: str, target: str) -> tuple[int, int]:
@@ -48,11 +51,14 @@ def _recover_crawl(db: sqlite3.Connection, row: sqlite3.Row, target: str) -> tup
         description=msgspec.json.decode(row["description"]),
         limits=msgspec.json.decode(row["limits"], type=Limits),
         paused=bool(row["paused"]),
-        positions=_positions(db, belongs),
+        positions=dict(_read(db, "SELECT store, length FROM positions WHERE crawl = ?", belongs)),
         items=max(row["items"], len(items)),
         size_bytes=row["size_bytes"],
         fetches=row["fetches"],
         losses=row["losses"],
+        retries=row["retries"],
+        elapsed_s=row["elapsed_ms"] / 1000,
+        history=tuple(read_minute(*minute) for minute in _read(db, _HISTORY, belongs)),
     )
     with SqliteFrontier(target, row["name"]) as frontier:
         frontier.load(
@@ -64,12 +70,12 @@ def _recover_crawl(db: sqlite3.Connection, row: sqlite3.Row, target: str) -> tup
         return frontier.stats().seen, len(items)
 
 
-def _positions(db: sqlite3.Connection, crawl: int) -> dict[str, int]:
+def _read(db: sqlite3.Connection, query: str, crawl: int) -> list[tuple[Any, ...]]:
+    """What a crawl has in a small table; nothing if that cannot be read."""
     try:
-        rows = db.execute("SELECT store, length FROM positions WHERE crawl = ?", (crawl,))
-        return dict(rows.fetchall())
+        return [tuple(row) for row in db.execute(query, (crawl,))]
     except sqlite3.DatabaseError:
-        return {}
+        return []
 
 
 def _rows(db: sqlite3.Connection, table: str) -> Iterator[sqlite3.Row]:
