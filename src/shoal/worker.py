@@ -68,11 +68,13 @@ class Worker:
         name: str,
         drain: bool = True,
         patience_s: float = inf,
+        lease_s: float = LEASE_S,
         load: Load | None = None,
     ) -> None:
         """drain: return when the crawl is finished; otherwise wait for more work.
 
-        patience_s: return after so long without work. load: what the visitor given to `work` tells.
+        patience_s: return after so long without work. lease_s: how long leases last if nobody extends them.
+        load: what the visitor given to `work` tells.
         """
         self._crawl = crawl
         self._frontier = frontier
@@ -80,6 +82,7 @@ class Worker:
         self._name = name
         self._drain = drain
         self._patience_s = patience_s
+        self._lease_s = lease_s
         self._load = load or load_of(crawl)
         self._busy_at = time.monotonic()
         self._fetching: dict[int, asyncio.Task[None]] = {}
@@ -185,7 +188,7 @@ class Worker:
 
     def _lease(self) -> Grant:
         """For the room there is. If a suspect is given, it is kept and the others are given back."""
-        grant = self._frontier.lease(self._room(), LEASE_S, worker=self._name)
+        grant = self._frontier.lease(self._room(), self._lease_s, worker=self._name)
         suspect = next((lease for lease in grant.leases if lease.losses >= SUSPECT_LOSSES), None)
         if suspect is None:
             return grant
@@ -214,7 +217,7 @@ class Worker:
         if not self._drain:
             revisit_due(self._frontier, self._crawl)
         held = [*self._fetching, *(outcome.lease.token for outcome in finished)]
-        lost = self._frontier.extend(held, LEASE_S)
+        lost = self._frontier.extend(held, self._lease_s)
         self._load.meter.lost(len(lost - {outcome.lease.token for outcome in finished}))
         return lost
 
