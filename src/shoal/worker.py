@@ -239,7 +239,7 @@ class Worker:
             if self._room() == 0:
                 await self._pause(TEND_S, self._news)
             else:
-                seconds = TEND_S if again_s is None else min(again_s, TEND_S)
+                seconds = min(TEND_S, self._patience_s, TEND_S if again_s is None else again_s)
                 await self._in_thread(partial(self._frontier.wait, seconds))
         self._news.clear()
         if self._finished and not self._stopping.is_set():
@@ -266,8 +266,11 @@ class Worker:
         await asyncio.gather(*tasks, return_exceptions=True)
         finished = self._finished[:]
         try:
-            await self._in_thread(partial(self._settle_and_lease, finished))
-            await self._in_thread(partial(self._say_goodbye, unfinished))
+            try:
+                await self._in_thread(partial(self._settle_and_lease, finished))
+            finally:
+                unfinished += [outcome.lease.token for _, outcome in self._finished]
+                await self._in_thread(partial(self._say_goodbye, unfinished))
         except ShoalError as error:
             log.error("%s; what was being fetched will be fetched again", error)
 

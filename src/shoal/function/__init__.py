@@ -11,9 +11,12 @@ and be repeated. Each answers with a `Report` in JSON.
 
 from __future__ import annotations
 
+import logging
+import os
 import time
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -29,10 +32,14 @@ from shoal.worker import LEASE_S
 
 __all__ = ["BadEvent", "Report", "fan_out", "gcf", "handler", "is_finished"]
 
+log = logging.getLogger("shoal.function")
+
 MOST = 100
 """Invocations at once, unless you say otherwise."""
-GCF_LIMIT_S = 60.0
-"""After this time Google Cloud ends an invocation, unless it is deployed with another one."""
+TIMEOUT = "CLOUD_RUN_TIMEOUT_SECONDS"
+"""The environment variable by which Google Cloud may tell after which time it ends an invocation."""
+TIMEOUT_S = 60.0
+"""Google's own, unless a function is deployed with another one."""
 
 Answer: TypeAlias = tuple[bytes, int, dict[str, str]]
 """Of an HTTP function: body, status and headers."""
@@ -58,7 +65,7 @@ def handler(
 
     frontier: URL of the frontier ("rediss://..."). store: where rows go, as for `shoal run -o`; None: the
     frontier keeps them, or there are none.
-    limit_s: of each invocation; None: all the time that Lambda gives it.
+    limit_s: of each invocation; None: all the time that Lambda gives it; 0: URLs are added and none fetched.
     patience_s: end after so long without work. most: invocations at once, for `start` in its answer.
     The handler returns a `Report` as a dict. For SQS it holds `batchItemFailures` as well, so let the event
     source have ReportBatchItemFailures. It raises BadEvent for an event that cannot be read, and ShoalError
@@ -67,8 +74,12 @@ def handler(
     station = Station(crawl, frontier, store, patience_s=patience_s, most=most)
 
     def handle(event: object, context: Context) -> dict[str, object]:
-        left_s = _until(min(limit_s or float("inf"), context.get_remaining_time_in_millis() / 1000))
+        left_s = _until(
+            min(inf if limit_s is None else limit_s, context.get_remaining_time_in_millis() / 1000)
+        )
         order = read(event, crawl.spelling())
+        for each in order.rejected:
+            log.error("message %s is refused: %s", each.message_id, each.reason)
         answer: dict[str, object] = msgspec.to_builtins(station.invoke(order, left_s))
         if order.is_batch:
             answer["batchItemFailures"] = [{"itemIdentifier": each.message_id} for each in order.rejected]
@@ -82,24 +93,25 @@ def gcf(
     *,
     frontier: str,
     store: str | None = None,
-    limit_s: float = GCF_LIMIT_S,
+    limit_s: float | None = None,
     patience_s: float = PATIENCE_S,
     most: int = MOST,
 ) -> Callable[[Any], Answer]:
     """Make a function for Google Cloud, or for functions-framework: called by HTTP, or with CloudEvents.
 
-    limit_s: the timeout that it is deployed with. The others as for `handler`.
+    limit_s: the timeout that it is deployed with; None: what the environment says of it, or a minute.
+    The others as for `handler`.
     It answers 200 with a `Report`; 400 to an event that cannot be read; 503 if the frontier or the store
     cannot be used just now, so that the caller tries again. With CloudEvents it raises instead.
     """
     station = Station(crawl, frontier, store, patience_s=patience_s, most=most)
 
     def work(event: object) -> Answer:
-        report = station.invoke(read(event, crawl.spelling()), _until(limit_s))
-        return _answer(200, report)
+        left_s = _until(float(os.environ.get(TIMEOUT) or TIMEOUT_S) if limit_s is None else limit_s)
+        return _answer(200, station.invoke(read(event, crawl.spelling()), left_s))
 
     def handle(request: Any) -> Answer:
-        if not hasattr(request, "get_data"):
+        if not hasattr(request, "method"):  # a CloudEvent
             return work(request.data)
         try:
             return work(request.get_data())

@@ -99,8 +99,9 @@ class Station:
     def _shorten_timeout(self, left_s: float) -> None:
         """A page that takes longer than a slice would be given back again and again, for ever."""
         slice_s, _ = times(left_s)
-        timeout_s = min(self.crawl.settings.total_timeout_s, max(LEAST_TIMEOUT_S, slice_s))
-        self.crawl.change(total_timeout_s=timeout_s)
+        if slice_s > 0:
+            timeout_s = min(self.crawl.settings.total_timeout_s, max(LEAST_TIMEOUT_S, slice_s))
+            self.crawl.change(total_timeout_s=timeout_s)
 
     def _work(self, place: _Place, left_s: float) -> dict[str, int]:
         slice_s, grace_s = times(left_s)
