@@ -26,7 +26,7 @@ from shoal.worker import GRACE_S, LEASE_S
 
 SPARE_S = GRACE_S + 0.5  # kept back of an invocation's time: to give back, to commit, to answer
 MOST_GRACE_S = 10.0  # for what has begun when the slice leases no more
-PATIENT_S = 5.0  # with a frontier that cannot be reached
+PATIENT_S = 2.0  # with a frontier that cannot be reached
 LEAST_TIMEOUT_S = 1.0
 BATCH = 1_000
 
