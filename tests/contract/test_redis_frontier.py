@@ -527,6 +527,17 @@ def test_a_dead_worker_is_not_woken_instead_of_a_living_one(server, frontier):
     assert woken[0] < 5
 
 
+def test_a_slice_waits_under_its_own_name(server, frontier):
+    """Even if the one before it, in the same process, had another name and waited in vain."""
+    frontier.lease(1, 60, worker="ann")
+    frontier.wait(0.01)
+    thread, woken = waiting(frontier, "bob")
+    with open_frontier(server.url, crawl="books") as other:
+        other.add([Link(A)])
+    thread.join()
+    assert woken[0] < 5
+
+
 def test_a_worker_waits_on_when_its_connection_was_dropped(frontier, client):
     """The next wait connects anew."""
     thread, _ = waiting(frontier, "ann")

@@ -34,6 +34,7 @@ work = shoal.function.handler(crawl, frontier=os.environ["FRONTIER"], store=os.e
 add = shoal.function.handler(crawl, frontier=os.environ["FRONTIER"], store=os.environ["STORE"], limit_s=0)
 """
 
+pytest.importorskip("awslambdaric")  # which is made for Linux
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 
