@@ -69,7 +69,7 @@ class Lambda:
             sandbox = self._start()
             self._all.append(sandbox)
         answer = sandbox.invoke(event, kill_after_s)
-        if answer.kind in {"killed", "broken"}:
+        if sandbox.process.returncode is not None or answer.kind == "broken":
             sandbox.close()
         else:
             self._idle.append(sandbox)
