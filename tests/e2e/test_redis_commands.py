@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -25,22 +24,6 @@ from tests.services import RedisServer
 from tests.site import Site
 
 from shoal.model import Limits, Link, Outcome
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    """A Redis for these tests."""
-    with RedisServer(appendonly=True) as server:
-        yield server
-
-
-@pytest.fixture
-def shop(shoal: Shell, server: RedisServer) -> Iterator[Shop]:
-    """A crawl that does not exist yet, on an empty Redis."""
-    with server.client() as client:
-        client.flushall()
-        yield Shop(shoal, server.url, client)
-
 
 # --- workers --------------------------------------------------------------------------------------
 
