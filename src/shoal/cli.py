@@ -237,8 +237,8 @@ crawl_options = _options(
     click.option("--no-adapt", is_flag=True, help="Ask no less of hosts that are slow, busy or failing."),
     click.option(
         "--politeness",
-        type=click.Choice(["host", "domain"]),
-        help="Whether delays and limits are about each host (default) or a whole domain.",
+        type=click.Choice(["host", "domain", "address"]),
+        help="Whether delays and limits are about each host (default), a whole domain or an IP address.",
     ),
     click.option(
         "--retries", type=Whole(0), metavar="N", help="Further tries of a failed fetch (default 3)."

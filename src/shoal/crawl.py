@@ -97,7 +97,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     adapt: bool = True
     """Ask less of hosts that are slow, busy or failing: fewer fetches at once, and further apart."""
     politeness: Politeness = "host"
-    """Whether delays and limits are about each host (with its port) or about a whole registrable domain."""
+    """Whether delays and limits are about each host (with its port), a whole registrable domain, or all names
+    that lead to one IP address."""
     host_pause_s: float = 5.0
     """The first pause of a host that is down, or busy without saying for how long; it doubles each time."""
     host_give_up: int = 8
@@ -183,6 +184,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             check_url(seed)
         if self.robots_sitemaps and not self.obey_robots:
             raise ConfigError("sitemaps cannot be taken from robots.txt if it is not read: choose one")
+        if self.politeness == "address" and self.proxy is not None:
+            raise ConfigError(
+                "politeness by address cannot be had through a proxy, which looks names up itself: choose one"
+            )
         for pattern in (*self.allow, *self.deny):
             compile_glob(pattern)
 

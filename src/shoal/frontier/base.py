@@ -33,6 +33,7 @@ from typing import Self
 
 from shoal.errors import ConfigError
 from shoal.frontier.snapshot import CrawlState, HostState, PageState
+from shoal.lookup import Lookups
 from shoal.model import (
     PRIORITIES,
     Beat,
@@ -75,6 +76,9 @@ class Frontier(ABC):
         it counts in `cuts`, and becomes known as skipped for that rule, but no more than MOST_CUT do for
         a rule and host: the others are dropped and not remembered. A link that is not cut counts towards
         all of its quotas.
+
+        With politeness by address, hosts that nobody has looked up yet are looked up, which takes a few
+        seconds at most; the first answer is written down and holds. A host that has none is by itself.
         """
 
     @abstractmethod
@@ -180,6 +184,9 @@ class Frontier(ABC):
 
     keeps_items: bool = False
     """Whether `commit` also keeps the outcomes' items, in the same step."""
+
+    lookups: Lookups
+    """Looks hosts up, if politeness is by address; any thread may `warm` it for links that are to come."""
 
     remembers_done: bool = True
     """Whether all is kept of pages that are done, and of every page where it was found.

@@ -10,7 +10,7 @@ done nothing is left but its fingerprint in the seen set, unless it is to be rev
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import product
 from typing import Any
 
@@ -19,9 +19,9 @@ from msgspec.structs import astuple, replace
 
 from shoal.errors import ConfigError, FrontierError, FrontierUnavailable
 from shoal.frontier.base import Frontier, check_priority, worker_records
+from shoal.frontier.host_keys import ByAddress, HostKey
 from shoal.frontier.redis_server import Bell, Server, escaped
 from shoal.frontier.redis_values import (
-    HostKey,
     StoredLink,
     StoredPlace,
     ended_state,
@@ -42,6 +42,7 @@ from shoal.frontier.redis_values import (
 from shoal.frontier.seen import SeenCache
 from shoal.frontier.snapshot import CrawlState, HostState, PageState, chunked
 from shoal.intake import read_link, spelling_of
+from shoal.lookup import Lookups
 from shoal.model import (
     PRIORITIES,
     Beat,
@@ -111,6 +112,8 @@ class RedisFrontier(Frontier):
         self._full = False
         self._positions: dict[str, int] = {}  # as they were read last
         self._host_key: HostKey | None = None  # not looked up yet
+        self.lookups = Lookups()
+        self._by_address = ByAddress(self._recall_hosts, self._introduce_hosts, self.lookups)
         try:
             self._server.check()
             self._check_crawl(create)
@@ -133,7 +136,8 @@ class RedisFrontier(Frontier):
     # --- what a worker needs -------------------------------------------------------------
 
     def add(self, links: Iterable[Link], *, now: float | None = None) -> int:
-        host_key = self._key_of_hosts()
+        links = list(links)
+        host_key = self._key_of_new(links)
         packed = [pack_found_link(link, host_key) for link in links]
         return sum(int(self._call("add", chunk, [], now=now)) for chunk in _chunks(packed))
 
@@ -173,7 +177,7 @@ class RedisFrontier(Frontier):
         for link in (link for outcome in outcomes for link in outcome.links):
             found.setdefault((fingerprint(link.url, link.key), link.depth), link)
         packed = [pack_outcome(outcome) for outcome in outcomes]
-        host_key = self._key_of_hosts()
+        host_key = self._key_of_new(found.values())
         while True:
             new = [
                 pack_found_link(link, host_key) for (mark, _), link in found.items() if mark not in self._seen
@@ -213,11 +217,13 @@ class RedisFrontier(Frontier):
         """Trust the seen cache no longer than nothing was forgotten."""
         if epoch != self._epoch:
             self._seen.clear()
+            self._by_address.forget()
             self._epoch = epoch
 
     def _distrust(self) -> None:
         """An answer is missing, or Redis has gone back to an earlier moment: what it told may not hold."""
         self._seen.clear()
+        self._by_address.forget()
         self._in_doubt = True
         self._bell.reset()
 
@@ -259,6 +265,7 @@ class RedisFrontier(Frontier):
     def close(self) -> None:
         self._bell.close()
         self._server.close()
+        self.lookups.close()
 
     def wait(self, seconds: float) -> None:
         self._bell.wait(self._key(f"wake:{self._worker}"), self._key("inbox"), seconds)
@@ -272,15 +279,16 @@ class RedisFrontier(Frontier):
         """Take what other programs have pushed, or a part of it. Another worker may do the same just now."""
         with self._server.translated():
             entries = self._redis.lrange(self._key("inbox"), -CHUNK, -1)[::-1]
-        spelling, host_key = spelling_of(self.describe()), self._key_of_hosts()
+        spelling = spelling_of(self.describe())
         links, rejects = [], []
         for number, entry in enumerate(entries):
             try:
-                links.append(pack_link(read_link(entry, spelling), host_key))
+                links.append(read_link(entry, spelling))
             except ValueError as error:
                 text = entry[:MOST_REJECT_BYTES].decode(errors="backslashreplace")
                 rejects.append((number, f"{error}: {without_credentials(text)}"))
-        self._call("add", links, rejects, more=entries, now=now)
+        host_key = self._key_of_new(links)
+        self._call("add", [pack_link(link, host_key) for link in links], rejects, more=entries, now=now)
 
     def _is_nearly_full(self) -> bool:
         """Whether nothing new may come in from outside, for want of memory. Links of pages always may."""
@@ -297,14 +305,39 @@ class RedisFrontier(Frontier):
         packed = self._get("limits")
         return msgspec.msgpack.decode(packed, type=Limits) if packed else Limits()
 
-    def _key_of_hosts(self) -> HostKey:
+    def _key_of_new(self, links: Iterable[Link]) -> HostKey:
+        """What gives these links, which may be new, their host keys."""
+        host_key = self._key_of_hosts(())
+        if host_key == self._by_address.of:
+            self._by_address.meet(link.url for link in links)
+        return host_key
+
+    def _key_of_hosts(self, urls: Iterable[str]) -> HostKey:
         """What gives a URL its host key. Looked up once: it stays as it is while the crawl has links."""
         if self._host_key is None:
-            self._host_key = HOST_KEYS[self.limits.politeness]
+            self._host_key = self._key_by(self.limits)
+        if self._host_key == self._by_address.of:
+            self._by_address.recall(urls)
         return self._host_key
 
+    def _key_by(self, limits: Limits) -> HostKey:
+        return HOST_KEYS.get(limits.politeness, self._by_address.of)
+
+    def _recall_hosts(self, names: Set[str]) -> Mapping[str, str]:
+        asked = list(names)
+        with self._server.translated():
+            known = self._redis.hmget(self._key("names"), asked)
+        return {name: key.decode() for name, key in zip(asked, known, strict=True) if key is not None}
+
+    def _introduce_hosts(self, keys: Mapping[str, str]) -> Mapping[str, str]:
+        with self._server.translated(), self._redis.pipeline(transaction=False) as at_once:
+            for name, key in keys.items():
+                at_once.hsetnx(self._key("names"), name, key)
+            at_once.execute()
+        return self._recall_hosts(keys.keys())
+
     def configure(self, limits: Limits) -> None:
-        self._host_key = HOST_KEYS[limits.politeness]
+        self._host_key = self._key_by(limits)
         if limits == self.limits and not self._get("unsettled"):
             return
         given = {name: value for name, value in msgspec.structs.asdict(limits).items() if value is not None}
@@ -344,6 +377,7 @@ class RedisFrontier(Frontier):
         crawl = self._key("crawl")
         self._positions.clear()
         self._host_key = None
+        self._by_address.forget()
         with self._server.translated():
             self._redis.hset(crawl, "paused", 1)
             self._redis.unlink(self._key("leases"), self._key("deadlines"))
@@ -367,7 +401,7 @@ class RedisFrontier(Frontier):
 
     def _find(self, url: str, key: str) -> PageRecord | None:
         """What is known of it; "done" if only its queue can say whether it is queued."""
-        place = place_of(url, key, self._key_of_hosts())
+        place = place_of(url, key, self._key_of_hosts([url]))
         reply = self._call("find", *place)
         if not reply:
             return None
@@ -383,7 +417,7 @@ class RedisFrontier(Frontier):
 
     def _find_queued(self, url: str, key: str) -> PageRecord | None:
         """Look through the queues of its host, part by part."""
-        _, host, short, _ = place_of(url, key, self._key_of_hosts())
+        _, host, short, _ = place_of(url, key, self._key_of_hosts([url]))
         for priority, (kind, state) in product(reversed(PRIORITIES), _WAITING.items()):
             for packed in self._from_tail(self._key(f"{kind}:{priority}:{host}")):
                 if short.encode() in packed:
@@ -441,11 +475,11 @@ class RedisFrontier(Frontier):
         return sum(int(self._call("redrive", chunk, now=now)) for chunk in _chunks(found))
 
     def forget(self, url: str, key: str = "") -> bool:
-        return bool(self._call("forget", *place_of(url, key, self._key_of_hosts())))
+        return bool(self._call("forget", *place_of(url, key, self._key_of_hosts([url]))))
 
     def set_priority(self, url: str, priority: int, key: str = "") -> bool:
         check_priority(priority, url)
-        place = place_of(url, key, self._key_of_hosts())
+        place = place_of(url, key, self._key_of_hosts([url]))
         return bool(self._call("set_priority", *place, priority))
 
     def hosts(self, *, limit: int = 20) -> list[HostRecord]:
@@ -532,8 +566,8 @@ class RedisFrontier(Frontier):
                 self._redis.hset(self._key("positions"), mapping=dict(crawl.positions))
         for some_hosts in chunked(hosts, CHUNK):
             self._call("load", [pack_host_state(state) for state in some_hosts], [])
-        host_key = self._key_of_hosts()
         for some_pages in chunked(pages, CHUNK):
+            host_key = self._key_of_hosts(page.link.url for page in some_pages if page.link)
             self._call("load", [], [pack_page_state(state, host_key) for state in some_pages])
         if not crawl.paused:
             self.resume()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from msgspec.structs import astuple, replace
 
 from shoal.errors import ConfigError
 from shoal.frontier.base import Frontier, check_priority, worker_records
+from shoal.frontier.host_keys import ByAddress
 from shoal.frontier.seen import SeenCache
 from shoal.frontier.snapshot import CrawlState, HostState, PageState, chunked
 from shoal.frontier.sqlite_file import connect, crawl_names, translated
@@ -24,12 +25,14 @@ from shoal.frontier.sqlite_move import (
     dump_crawl,
     dumped_host,
     dumped_page,
+    introduce,
     load_crawl,
     load_hosts,
     load_pages,
 )
 from shoal.frontier.sqlite_rows import HOST_COLUMNS, CrawlRow, HostRow
 from shoal.frontier.sqlite_step import Step, read_visit, to_json
+from shoal.lookup import Lookups
 from shoal.model import (
     Beat,
     Grant,
@@ -39,6 +42,7 @@ from shoal.model import (
     Link,
     Outcome,
     PageRecord,
+    Politeness,
     Stats,
     Visit,
     WorkerRecord,
@@ -53,7 +57,7 @@ Dumped = TypeVar("Dumped")
 _HOST = ", ".join(HOST_COLUMNS)
 _TABLES = (
     *("hosts", "pages", "leases", "items", "positions", "producers", "ages", "workers"),
-    *("cuts", "shapes", "contents"),
+    *("cuts", "shapes", "contents", "names"),
 )
 _RECORD = """
     SELECT p.url, p.state, p.priority, p.depth, p.attempts, p.losses, coalesce(h.host, ''),
@@ -77,6 +81,9 @@ class SqliteFrontier(Frontier):
         self._epoch = -1
         self._version = -1
         self._wake = threading.Event()
+        self._politeness: Politeness | None = None  # not looked up yet
+        self.lookups = Lookups()
+        self._by_address = ByAddress(self._recall, self._introduce, self.lookups)
         self._db = connect(path, create=create)
         with translated(path):
             row = self._db.execute("SELECT id FROM crawls WHERE name = ?", (crawl,)).fetchone()
@@ -97,7 +104,13 @@ class SqliteFrontier(Frontier):
         with translated(self.path):
             self._db.execute("BEGIN IMMEDIATE")
             try:
-                step = Step(self._db, self._id, self.crawl, time.time() if now is None else now)
+                step = Step(
+                    self._db,
+                    self._id,
+                    self.crawl,
+                    time.time() if now is None else now,
+                    self._by_address.of,
+                )
                 self._keep_up(step)
                 yield step
                 step.save()
@@ -112,13 +125,16 @@ class SqliteFrontier(Frontier):
 
     def _keep_up(self, step: Step) -> None:
         """Trust the seen cache no longer than nothing was forgotten."""
+        self._politeness = step.limits.politeness
         if step.crawl.epoch != self._epoch:
             self._seen.clear()
+            self._by_address.forget()
             self._epoch = step.crawl.epoch
 
     # --- what a worker needs -------------------------------------------------------------
 
     def add(self, links: Iterable[Link], *, now: float | None = None) -> int:
+        links = self._met(links)
         with self._step(now) as step:
             return step.add(((link, None) for link in links), self._seen)
 
@@ -140,6 +156,7 @@ class SqliteFrontier(Frontier):
         position: tuple[str, int] | None = None,
         now: float | None = None,
     ) -> frozenset[int]:
+        self._met(link for outcome in outcomes for link in outcome.links)
         with self._step(now) as step:
             held = step.held([outcome.lease.token for outcome in outcomes])
             lost = frozenset(outcome.lease.token for outcome in outcomes) - held.keys()
@@ -156,6 +173,24 @@ class SqliteFrontier(Frontier):
                 if position is not None:
                     step.record_position(*position)
         return lost
+
+    def _met(self, links: Iterable[Link]) -> Iterable[Link]:
+        """These links, after their hosts have been looked up, if politeness is by address."""
+        if (self._politeness or self.limits.politeness) == "address":
+            links = list(links)
+            self._by_address.meet(link.url for link in links)
+        return links
+
+    def _recall(self, names: Set[str]) -> Mapping[str, str]:
+        query = "SELECT name, host FROM names WHERE crawl = ? AND name = ?"
+        with translated(self.path):
+            rows = (self._db.execute(query, (self._id, name)).fetchone() for name in names)
+            return dict(row for row in rows if row is not None)
+
+    def _introduce(self, keys: Mapping[str, str]) -> Mapping[str, str]:
+        with self._step() as step:
+            introduce(step, keys)
+        return self._recall(keys.keys())
 
     def revisit(self, seconds: float, *, now: float | None = None) -> int:
         with self._step(now) as step:
@@ -203,6 +238,7 @@ class SqliteFrontier(Frontier):
 
     def close(self) -> None:
         self._db.close()
+        self.lookups.close()
 
     def _data_version(self) -> int:
         """Moves when another connection has written."""
@@ -272,7 +308,10 @@ class SqliteFrontier(Frontier):
     def why(self, url: str, key: str = "") -> PageRecord | None:
         found = self._records("p.crawl = ? AND p.fingerprint = ?", (self._id, fingerprint(url, key)))
         if found and not found[0].url:  # it came from a back end that keeps no more than that it is done
-            return replace(found[0], url=url, host=HOST_KEYS[self.limits.politeness](url))
+            self._by_address.recall([url])
+            return replace(
+                found[0], url=url, host=HOST_KEYS.get(self.limits.politeness, self._by_address.of)(url)
+            )
         return found[0] if found else None
 
     def dead(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -12,7 +12,6 @@ from shoal.caution import Caution
 from shoal.frontier.snapshot import CrawlState, HostState, PageState
 from shoal.frontier.sqlite_step import Step, marks, pack_extra, read_link, read_visit, to_json
 from shoal.model import Link
-from shoal.scope import HOST_KEYS
 
 _PAGE = (
     "crawl",
@@ -78,6 +77,13 @@ def load_hosts(step: Step, hosts: Iterable[HostState]) -> None:
             host.caution = state.caution
 
 
+def introduce(step: Step, keys: Mapping[str, str]) -> None:
+    """Write down the host keys of these hosts, but for those that have one already."""
+    step.db.executemany(
+        "INSERT OR IGNORE INTO names VALUES (?, ?, ?)", [(step.id, name, key) for name, key in keys.items()]
+    )
+
+
 def load_pages(step: Step, pages: Iterable[PageState]) -> None:
     """Make these pages, and queue those that are queued."""
     step.db.executemany(
@@ -88,7 +94,7 @@ def load_pages(step: Step, pages: Iterable[PageState]) -> None:
 
 def _loaded_page(step: Step, page: PageState) -> tuple[Any, ...]:
     link = page.link or Link(url="")
-    host = step.host_named(HOST_KEYS[step.limits.politeness](link.url)) if page.link else None
+    host = step.host_named(step.host_key(link.url)) if page.link else None
     state = page.state
     if page.state == "queued" and host is not None:
         delayed, retrying = page.not_before is not None, page.attempts > 0

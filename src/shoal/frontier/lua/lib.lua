@@ -22,6 +22,7 @@
 -- base:aged        hash    minute -> how many queued links were found in it; base:ages: zset of these minutes
 -- base:cuts        hash    RULE \n HOST -> how many links the rule has cut
 -- base:shapes:HOST hash    shape -> how many links of it the host has had
+-- base:names       hash    name of a host -> its host key, if politeness is by address
 -- base:contents    hash    digest -> URL that had this content first
 -- base:positions   hash    store -> committed length
 -- base:workers     hash    worker -> msgpack {until, worker, ...}: a Beat
