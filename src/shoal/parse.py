@@ -173,9 +173,10 @@ class Page:
     ) -> list[Link]:
         """The links of the page, one per URL, in the order of the document, one step deeper than the page.
 
-        Without a selector: `a`, `area`, `link rel=next` and `meta` refresh; with `iframes` also frames. With
-        one: the elements that match, or the `a` and `area` in those that are no links; with `::attr(name)`,
-        what the attribute says. What is in a `<template>` is no link, what is not http(s) is left out.
+        Without a selector: `a`, `area`, `link rel=next`, Refresh header, `meta` refresh; `iframes`: frames.
+        With one: the elements that match, or the `a` and `area` in those that are no links; with
+        `::attr(name)`, what the attribute says.
+        What is in a `<template>` is no link, what is not http(s) is left out.
         `obey_nofollow` leaves out links marked so, and all links of a page marked so.
         Raises ValueError for a priority outside 0..9, ConfigError if the selector is not valid.
         """
@@ -252,6 +253,9 @@ class Page:
         return Base(url, self._spelling, encodings.python_codec(self.encoding))
 
     def _leads(self, iframes: bool) -> Iterator[tuple[Element | None, str]]:
+        target = _refresh(self.header("refresh") or "")
+        if target is not None and (url := Base(self.url, self._spelling).join(target)) is not None:
+            yield None, url  # a base element is not there yet when the header is obeyed
         for element in self._landmarks:
             tag = element.tag
             if (
@@ -568,18 +572,17 @@ def _href(element: Element) -> str | None:
     if element.tag in ("iframe", "frame"):
         return element.attr("src")
     if element.tag == "meta":
-        return _refresh(element)
+        is_refresh = (element.attr("http-equiv") or "").lower() == "refresh"
+        return _refresh(element.attr("content") or "") if is_refresh else None
     href = element.attr("href")
     if href is None and element.namespace is Namespace.SVG:
         return element.attr("xlink:href")
     return href
 
 
-def _refresh(meta: Element) -> str | None:
+def _refresh(content: str) -> str | None:
     """Where it sends browsers to (HTML standard 4.2.5.3, "shared declarative refresh steps")."""
-    if (meta.attr("http-equiv") or "").lower() != "refresh":
-        return None
-    found = _REFRESH.match(meta.attr("content") or "")
+    found = _REFRESH.match(content)
     return next(filter(None, found.groups()), None) if found else None
 
 
