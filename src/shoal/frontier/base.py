@@ -32,7 +32,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
 from shoal.errors import ConfigError
-from shoal.frontier.snapshot import CrawlState, HostState, PageState
+from shoal.frontier.snapshot import Snapshot
 from shoal.lookup import Lookups
 from shoal.model import (
     PRIORITIES,
@@ -301,11 +301,14 @@ class Frontier(ABC):
     # --- moving to another back end -----------------------------------------------------------
 
     @abstractmethod
-    def dump(self) -> tuple[CrawlState, Iterator[HostState], Iterator[PageState]]:
-        """All that is known, for `load` of another back end. Pause the crawl meanwhile."""
+    def dump(self) -> Snapshot:
+        """All that is known, for `load` of another back end. Pause the crawl meanwhile.
+
+        Not carried: where pages were found, who works on the crawl and who feeds it, tickets, and items.
+        """
 
     @abstractmethod
-    def load(self, crawl: CrawlState, hosts: Iterable[HostState], pages: Iterable[PageState]) -> None:
+    def load(self, snapshot: Snapshot) -> None:
         """Take over a dumped crawl. This one must know nothing yet; it is paused until all is there.
 
         Not in one step: if it is broken off, `purge` and load again.

@@ -10,9 +10,10 @@ done nothing is left but its fingerprint in the seen set, unless it is to be rev
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import product
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import astuple, replace
@@ -40,7 +41,7 @@ from shoal.frontier.redis_values import (
     stored_record,
 )
 from shoal.frontier.seen import SeenCache
-from shoal.frontier.snapshot import CrawlState, HostState, PageState, chunked
+from shoal.frontier.snapshot import CrawlState, HostState, PageState, Snapshot, chunked
 from shoal.intake import read_link, spelling_of
 from shoal.lookup import Lookups
 from shoal.model import (
@@ -68,6 +69,7 @@ FULL_S = 1.0  # how often to ask whether Redis has memory again
 MOST_REJECT_BYTES = 1_000
 SEEN_CAPACITY = 262_144
 
+Key = TypeVar("Key")
 log = logging.getLogger("shoal.frontier")
 
 ENDED: tuple[State, ...] = ("dead", "skipped", "done")
@@ -504,7 +506,8 @@ class RedisFrontier(Frontier):
 
     # --- moving to another back end -----------------------------------------------------------
 
-    def dump(self) -> tuple[CrawlState, Iterator[HostState], Iterator[PageState]]:
+    def dump(self) -> Snapshot:
+        self._empty_inbox()
         with self._server.translated():
             positions = self._redis.hgetall(self._key("positions"))
         stats = self.stats()
@@ -517,13 +520,40 @@ class RedisFrontier(Frontier):
             size_bytes=stats.size_bytes,
             fetches=stats.fetches,
             losses=stats.losses,
+            token=int(self._get("token") or 0),
         )
-        return crawl, self._dump_hosts(), self._dump_pages()
+        return Snapshot(
+            crawl,
+            names=self._dump_pairs("names", bytes.decode),
+            hosts=self._dump_hosts(),
+            pages=self._dump_pages(),
+            contents=self._dump_pairs("contents", int),
+        )
+
+    def _empty_inbox(self) -> None:
+        """Take in what others have pushed, unless there is no room for it."""
+        while not self._is_nearly_full():
+            with self._server.translated():
+                if not self._redis.exists(self._key("inbox")):
+                    return
+            self._drain_inbox(None)
+
+    def _dump_pairs(self, name: str, read: Callable[[bytes], Key]) -> Iterator[tuple[Key, str]]:
+        """A hash; what is in it may come twice."""
+        with self._server.translated():
+            for field, value in self._redis.hscan_iter(self._key(name), count=1000):
+                yield read(field), value.decode()
 
     def _dump_hosts(self) -> Iterator[HostState]:
+        cuts: defaultdict[str, dict[str, int]] = defaultdict(dict)  # no more than there are rules, for each
+        for (rule, host), count in self.cuts().items():
+            cuts[host][rule] = count
         with self._server.translated():
-            for name, packed in self._redis.hscan_iter(self._key("hosts"), count=1000):
-                yield host_state(name.decode(), packed)
+            for field, packed in self._redis.hscan_iter(self._key("hosts"), count=1000):
+                name = field.decode()
+                found = self._redis.hgetall(self._key(f"shapes:{name}"))
+                shapes = {int(shape): int(count) for shape, count in found.items()}
+                yield replace(host_state(name, packed), cuts=cuts.get(name, {}), shapes=shapes)
 
     def _dump_pages(self) -> Iterator[PageState]:
         """What is more than seen first, then the fingerprints of all the others: these are done."""
@@ -555,22 +585,38 @@ class RedisFrontier(Frontier):
                 for _, packed in self._redis.hscan_iter(self._key(state), count=1000):
                     yield ended_state(state, packed)
 
-    def load(self, crawl: CrawlState, hosts: Iterable[HostState], pages: Iterable[PageState]) -> None:
+    def load(self, snapshot: Snapshot) -> None:
+        crawl, names, hosts, pages, contents = snapshot
         self.pause()
         self.configure(crawl.limits)
         self.describe(crawl.description)
         counters = {name: getattr(crawl, name) for name in ("items", "size_bytes", "fetches", "losses")}
+        counters["token"] = max(int(self._get("token") or 0), crawl.token)
         with self._server.translated():
             self._redis.hset(self._key("crawl"), mapping=counters)
             if crawl.positions:
                 self._redis.hset(self._key("positions"), mapping=dict(crawl.positions))
+        for some_names in chunked(names, CHUNK):
+            self._introduce_hosts(dict(some_names))
         for some_hosts in chunked(hosts, CHUNK):
             self._call("load", [pack_host_state(state) for state in some_hosts], [])
+            self._load_cuts(some_hosts)
         for some_pages in chunked(pages, CHUNK):
             host_key = self._key_of_hosts(page.link.url for page in some_pages if page.link)
             self._call("load", [], [pack_page_state(state, host_key) for state in some_pages])
+        for some_contents in chunked(contents, CHUNK):
+            self.claim(some_contents)
         if not crawl.paused:
             self.resume()
+
+    def _load_cuts(self, hosts: Iterable[HostState]) -> None:
+        with self._server.translated(), self._redis.pipeline(transaction=False) as at_once:
+            for state in hosts:
+                for rule, count in state.cuts.items():
+                    at_once.hset(self._key("cuts"), f"{rule}\n{state.host}", count)
+                if state.shapes:
+                    at_once.hset(self._key(f"shapes:{state.host}"), mapping=dict(state.shapes))
+            at_once.execute()
 
     def _ended(
         self, state: State, url: str | None, host: str | None, reason: str | None, limit: int | None

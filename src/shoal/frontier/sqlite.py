@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from math import inf
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,7 +20,7 @@ from shoal.errors import ConfigError
 from shoal.frontier.base import Frontier, check_priority, worker_records
 from shoal.frontier.host_keys import ByAddress
 from shoal.frontier.seen import SeenCache
-from shoal.frontier.snapshot import CrawlState, HostState, PageState, chunked
+from shoal.frontier.snapshot import Snapshot, chunked
 from shoal.frontier.sqlite_file import connect, crawl_names, translated
 from shoal.frontier.sqlite_move import (
     dump_crawl,
@@ -408,10 +409,28 @@ class SqliteFrontier(Frontier):
 
     # --- moving to another back end -----------------------------------------------------------
 
-    def dump(self) -> tuple[CrawlState, Iterator[HostState], Iterator[PageState]]:
+    def dump(self) -> Snapshot:
         with self._step() as step:
-            crawl = dump_crawl(step)
-        return crawl, self._dump("hosts", dumped_host), self._dump("pages", dumped_page)
+            crawl, cuts = dump_crawl(step), step.cuts
+        return Snapshot(
+            crawl,
+            names=self._dump_pairs("names", "name", "host", first=""),
+            hosts=self._dump("hosts", lambda row: dumped_host(row, *cuts.of(row["id"]))),
+            pages=self._dump("pages", dumped_page),
+            contents=self._dump_pairs("contents", "digest", "url", first=-inf),
+        )
+
+    def _dump_pairs(self, table: str, key: str, value: str, first: Any) -> Iterator[tuple[Any, str]]:
+        """All pairs of a table that has no more columns, beyond the first one."""
+        query = f"SELECT {key}, {value} FROM {table} WHERE crawl = ? AND {key} > ? ORDER BY {key} LIMIT ?"
+        last = first
+        while True:
+            with translated(self.path):
+                pairs = self._db.execute(query, (self._id, last, CHUNK)).fetchall()
+            if not pairs:
+                return
+            last = pairs[-1][0]
+            yield from pairs
 
     def _dump(self, table: str, read: Callable[[sqlite3.Row], Dumped]) -> Iterator[Dumped]:
         last = 0
@@ -428,19 +447,27 @@ class SqliteFrontier(Frontier):
             last = rows[-1]["id"]
             yield from map(read, rows)
 
-    def load(self, crawl: CrawlState, hosts: Iterable[HostState], pages: Iterable[PageState]) -> None:
+    def load(self, snapshot: Snapshot) -> None:
+        crawl, names, hosts, pages, contents = snapshot
         with self._step() as step:
             load_crawl(step, crawl)
             self._db.execute(
                 "UPDATE crawls SET limits = ?, description = ? WHERE id = ?",
                 (to_json(crawl.limits), to_json(crawl.description), self._id),
             )
+        for some_names in chunked(names, CHUNK):
+            with self._step() as step:
+                introduce(step, dict(some_names))
         for some_hosts in chunked(hosts, CHUNK):
             with self._step() as step:
                 load_hosts(step, some_hosts)
         for some_pages in chunked(pages, CHUNK):
+            if crawl.limits.politeness == "address":
+                self._by_address.recall(page.link.url for page in some_pages if page.link)
             with self._step() as step:
                 load_pages(step, some_pages)
+        for some_contents in chunked(contents, CHUNK):
+            self.claim(some_contents)
         if not crawl.paused:
             self.resume()
 

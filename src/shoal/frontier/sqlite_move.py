@@ -48,6 +48,7 @@ def dump_crawl(step: Step) -> CrawlState:
         size_bytes=step.crawl.size_bytes,
         fetches=step.crawl.fetches,
         losses=step.crawl.losses,
+        token=step.crawl.token,
     )
 
 
@@ -59,6 +60,7 @@ def load_crawl(step: Step, crawl: CrawlState) -> None:
     step.crawl.size_bytes = crawl.size_bytes
     step.crawl.fetches = crawl.fetches
     step.crawl.losses = crawl.losses
+    step.crawl.token = max(step.crawl.token, crawl.token)
     for store, length in crawl.positions.items():
         step.record_position(store, length)
 
@@ -75,6 +77,7 @@ def load_hosts(step: Step, hosts: Iterable[HostState]) -> None:
         host.latency_s = state.latency_s
         if state.caution is not None:
             host.caution = state.caution
+        step.cuts.load(host.id, state.cuts, state.shapes)
 
 
 def introduce(step: Step, keys: Mapping[str, str]) -> None:
@@ -125,8 +128,8 @@ def _loaded_page(step: Step, page: PageState) -> tuple[Any, ...]:
     )
 
 
-def dumped_host(row: sqlite3.Row) -> HostState:
-    """A row of hosts."""
+def dumped_host(row: sqlite3.Row, cuts: Mapping[str, int], shapes: Mapping[int, int]) -> HostState:
+    """A row of hosts, with what trap rules have cut and counted of it."""
     return HostState(
         host=row["host"],
         done=row["done"],
@@ -136,6 +139,8 @@ def dumped_host(row: sqlite3.Row) -> HostState:
         paused_until=row["paused_until"],
         latency_s=row["latency_s"],
         caution=None if row["troubles"] is None else msgspec.json.decode(row["troubles"], type=Caution),
+        cuts=cuts,
+        shapes=shapes,
     )
 
 

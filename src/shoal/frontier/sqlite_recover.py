@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from shoal.errors import ConfigError, FrontierError
-from shoal.frontier.snapshot import CrawlState
+from shoal.frontier.snapshot import CrawlState, HostState, Snapshot
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.frontier.sqlite_file import APPLICATION_ID
 from shoal.frontier.sqlite_move import dumped_host, dumped_page
@@ -48,28 +50,39 @@ def _recover_crawl(db: sqlite3.Connection, row: sqlite3.Row, target: str) -> tup
         description=msgspec.json.decode(row["description"]),
         limits=msgspec.json.decode(row["limits"], type=Limits),
         paused=bool(row["paused"]),
-        positions=_positions(db, belongs),
+        positions=dict(_pairs(db, "store, length FROM positions", belongs)),
         items=max(row["items"], len(items)),
         size_bytes=row["size_bytes"],
         fetches=row["fetches"],
         losses=row["losses"],
+        token=row["token"],
+    )
+    snapshot = Snapshot(
+        crawl,
+        names=iter(_pairs(db, "name, host FROM names", belongs)),
+        hosts=(_host(db, host) for host in _rows(db, "hosts") if host["crawl"] == belongs),
+        pages=(dumped_page(page) for page in _rows(db, "pages") if page["crawl"] == belongs),
+        contents=iter(_pairs(db, "digest, url FROM contents", belongs)),
     )
     with SqliteFrontier(target, row["name"]) as frontier:
-        frontier.load(
-            crawl,
-            (dumped_host(host) for host in _rows(db, "hosts") if host["crawl"] == belongs),
-            (dumped_page(page) for page in _rows(db, "pages") if page["crawl"] == belongs),
-        )
+        frontier.load(snapshot)
         frontier.load_items(items)
         return frontier.stats().seen, len(items)
 
 
-def _positions(db: sqlite3.Connection, crawl: int) -> dict[str, int]:
-    try:
-        rows = db.execute("SELECT store, length FROM positions WHERE crawl = ?", (crawl,))
-        return dict(rows.fetchall())
-    except sqlite3.DatabaseError:
-        return {}
+def _host(db: sqlite3.Connection, row: sqlite3.Row) -> HostState:
+    where = row["crawl"], row["id"]
+    cuts = _pairs(db, "rule, count FROM cuts", *where)
+    return dumped_host(row, dict(cuts), dict(_pairs(db, "shape, count FROM shapes", *where)))
+
+
+def _pairs(db: sqlite3.Connection, what: str, crawl: int, host: int | None = None) -> list[tuple[Any, Any]]:
+    """Rows of two columns, of a crawl or one of its hosts: as far as they can be read."""
+    pairs: list[tuple[Any, Any]] = []
+    with suppress(sqlite3.DatabaseError):
+        of_host = "" if host is None else f" AND host = {host}"
+        pairs.extend(map(tuple, db.execute(f"SELECT {what} WHERE crawl = ?{of_host}", (crawl,))))
+    return pairs
 
 
 def _rows(db: sqlite3.Connection, table: str) -> Iterator[sqlite3.Row]:
