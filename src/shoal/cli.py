@@ -374,7 +374,6 @@ def _crawl(
     **settings: Any,
 ) -> int:
     from shoal import local, log, report
-    from shoal.model import SEEN_FIELDS
     from shoal.progress import progress
 
     made.change(**_settings(**settings))
@@ -388,7 +387,7 @@ def _crawl(
         frontier=place,
         output=output,
         csv_safe=csv_safe,
-        fields=columns + SEEN_FIELDS if columns and made.settings.revisit_s else columns,
+        fields=columns,
         fixed=fixed,
         processes=processes,
         drain=drain,
