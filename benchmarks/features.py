@@ -1,8 +1,8 @@
 """What manners and bounds cost in a whole crawl: `python -m benchmarks.features`.
 
 The same crawl with none of caution, traps, overflow and politeness by address, and with one after the other.
-They take turns, since the machine is not the same from minute to minute: each is compared with the one that has
-none of it in its own round.
+They take turns, since the machine is not the same from minute to minute; each is compared with the one in its
+round that has none of it.
 """
 
 from __future__ import annotations
