@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
@@ -202,6 +202,16 @@ def free_port() -> int:
     """A port of 127.0.0.1 that nobody listens on."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
+
+
+def free_ports(count: int) -> int:
+    """The first of so many in a row that nobody listens on."""
+    while True:
+        first = free_port()
+        with suppress(OSError), ExitStack() as taken:
+            for number in range(count):
+                taken.enter_context(socket.create_server(("127.0.0.1", first + number)))
+            return first
 
 
 def _is_alive(process: psutil.Process) -> bool:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from shoal.auth import Headers, HostHeaders
+from shoal.auth import HostHeaders
 from shoal.cache import Cache, key_of
 from shoal.crawl import Crawl
 from shoal.errors import ConfigError
 from shoal.fetch import Fetcher
+from shoal.headers import Headers
 from shoal.login import Login
 from shoal.model import Failure, Link, Response
 from shoal.parse import Page

@@ -14,13 +14,10 @@ from functools import lru_cache
 from msgspec import Struct
 
 from shoal.errors import ConfigError
+from shoal.headers import Headers, is_sendable
 from shoal.urls import host_key, normalize, origin
 
-Headers = tuple[tuple[str, str], ...]
-
 _VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
-_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 section 5.6.2
-_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 _TOKEN = re.compile(r"[!-~]+")
 _SCHEMES = ("http", "https")
 
@@ -127,6 +124,6 @@ def _read(text: str, environment: Mapping[str, str]) -> str:
 def _checked(headers: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
     read = {name: _read(value, environment) for name, value in headers.items()}
     for name, value in read.items():
-        if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
+        if not is_sendable(name, value):
             raise ConfigError(f"the header {name!r} of a host cannot be sent; use printable characters")
     return read

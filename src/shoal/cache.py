@@ -17,8 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from shoal.auth import Headers
 from shoal.errors import ConfigError
+from shoal.headers import Headers
 from shoal.model import Response
 
 PARTS = "unfinished"

@@ -174,6 +174,18 @@ fetch_options = _options(
     ),
 )
 
+metrics_options = _options(
+    click.option(
+        "--metrics-port",
+        type=Whole(0, 65_535),
+        metavar="N",
+        help="Serve metrics for Prometheus at http://127.0.0.1:N/metrics; 0: any free port.",
+    ),
+    click.option(
+        "--metrics-host", default="127.0.0.1", metavar="ADDRESS", help="Serve metrics there instead."
+    ),
+)
+
 crawl_options = _options(
     click.option(
         "-o",
@@ -303,11 +315,15 @@ crawl_options = _options(
     click.option("--state", metavar="FILE", help=f"The state file (default: NAME{SUFFIX})."),
     frontier_option,
     click.option("--processes", type=Whole(1), default=1, metavar="N", help="Default 1."),
+    metrics_options,
     click.option("--fresh", is_flag=True, help="Forget what was crawled before, rows included."),
     click.option("--strict", is_flag=True, help="Exit with 1 if any page became a dead letter."),
     click.option("-q", "--quiet", is_flag=True, help="Print errors only."),
     click.option("-v", "--verbose", is_flag=True, help="Print a line for each page."),
     click.option("--log-json", is_flag=True, help="Log as JSON lines."),
+    click.option(
+        "--otel", is_flag=True, help="Send an OpenTelemetry span for each page, as the OTEL_* variables say."
+    ),
 )
 
 
@@ -365,15 +381,19 @@ def _crawl(
     output: str | None,
     csv_safe: bool,
     processes: int,
+    metrics_port: int | None,
+    metrics_host: str,
     fresh: bool,
     strict: bool,
     quiet: bool,
     verbose: bool,
     log_json: bool,
+    otel: bool,
     drain: bool = True,
     **settings: Any,
 ) -> int:
     from shoal import local, log, report
+    from shoal.metrics import Address
     from shoal.progress import progress
 
     made.change(**_settings(**settings))
@@ -392,9 +412,11 @@ def _crawl(
         processes=processes,
         drain=drain,
         fresh=fresh,
+        metrics=None if metrics_port is None else Address(metrics_port, metrics_host),
+        otel=otel,
     )
     _check(job)
-    log.set_up(as_json=log_json, quiet=quiet, verbose=verbose)
+    log.set_up(as_json=log_json, quiet=quiet, verbose=verbose, crawl=made.name)
     stats = local.prepare(job)
     say = report.Speaker(job, quiet=quiet, as_json=log_json)
     if stats.finished and drain:

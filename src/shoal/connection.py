@@ -36,6 +36,7 @@ def connector(
     *,
     allow: frozenset[Kind] | None,
     connections: int,
+    idle: int,
     per_host: int,
     keepalive_timeout_s: float,
     verify_tls: bool,
@@ -52,7 +53,7 @@ def connector(
         socket_factory=functools.partial(_guarded_socket, KINDS if allow is None else allow),
     )
     # behind a proxy the start of a tunnel looks like an idle connection, and must not be closed
-    max_idle = None if allow is None else connections or None
+    max_idle = None if allow is None else idle or None
     made._factory = cast(
         "functools.partial[ResponseHandler]",
         functools.partial(_Connection, asyncio.get_running_loop(), {}, max_idle),

@@ -17,7 +17,7 @@ from shoal.crawl import Crawl
 from shoal.model import Item, Lease, Link, Outcome, Response
 from shoal.parse import Page
 from shoal.policy import retry
-from shoal.visit import Attempt, traceback_of
+from shoal.visit import Attempt, one_line, traceback_of
 
 log = logging.getLogger("shoal.errand")
 
@@ -40,7 +40,9 @@ class Errands:
         except handle.Ended as decision:
             return attempt.decided(decision)
         except (Exception, SystemExit) as error:
-            log.warning("%s: the function raised %s: %s", lease.link.url, type(error).__name__, error)
+            log.warning(
+                "%s: the function raised %s: %s", lease.link.url, type(error).__name__, one_line(error)
+            )
             reason = f"function raised {type(error).__name__}"
             verdict = retry(reason, lease.attempt, "handler", retries=self._retries, draw=random.random())
             return attempt.end(verdict, traceback_of(error))

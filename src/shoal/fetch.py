@@ -6,6 +6,7 @@ judged: that is `shoal.policy`.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import re
 from collections.abc import Callable
@@ -16,23 +17,19 @@ from typing import Final, Self
 import aiohttp
 from aiohttp.abc import AbstractResolver
 from msgspec import Struct
-from multidict import CIMultiDict
-from yarl import URL
 
 from shoal.addresses import Kind, kind_of_host
 from shoal.connection import connector, refuse
 from shoal.cookies import CookieJar
 from shoal.decode import ACCEPT_ENCODING, Body, FetchError
 from shoal.errors import ConfigError
+from shoal.exchange import Answer, Exchange
+from shoal.headers import Headers, is_sendable, replaced
 from shoal.model import Failure, FailureKind, Response
 from shoal.place import shown
 from shoal.trouble import explain
 from shoal.urls import MAX_URL_LENGTH
 
-MAX_HEADER_BYTES: Final = 65_536
-"""The longest single header; real sites go beyond the usual 8 KB."""
-
-_MAX_HEADERS: Final = 1_000
 _ACCEPT: Final = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 
@@ -57,7 +54,10 @@ class FetchSettings(Struct, frozen=True, kw_only=True):
     allow: frozenset[Kind] = frozenset()
     """Kinds of addresses that may be fetched from besides public ones."""
     connections: int = 200
-    """Most connections in use at once, and most kept idle for later; 0 means no limit."""
+    """Most connections in use at once; 0 means no limit."""
+    idle_connections: int = 256
+    """Most connections kept for later: a new one costs more than a page, with TLS more than ten; 0 means no
+    limit."""
     per_host_connections: int = 0
     """Most connections in use to one host; 0 means no limit of its own."""
     keepalive_timeout_s: float = 60.0
@@ -65,14 +65,12 @@ class FetchSettings(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name, value in (("User-Agent", self.user_agent), *self.headers):
-            if not _TOKEN.fullmatch(name) or not _FIELD_VALUE.fullmatch(value):
+            if not is_sendable(name, value):
                 raise ConfigError(f"the header {name!r}: {value!r} cannot be sent; use printable characters")
         if self.proxy is not None and not _PROXY.fullmatch(self.proxy):
             raise ConfigError(f"the proxy {shown(self.proxy)!r} is not an http:// or https:// URL")
 
 
-_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 section 5.6.2
-_FIELD_VALUE: Final = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 _PROXY: Final = re.compile(r"https?://[^/\s][^\s]*", re.IGNORECASE)
 _NORMALIZED: Final = re.compile(r"https?://[!-.0->A-~]+/[!-~]*")  # the host without "/", "?" and "@"
 
@@ -88,20 +86,13 @@ class Fetcher:
     ) -> None:
         """resolver: looks names up, instead of the system; what it answers is guarded all the same."""
         self._settings = settings = settings or FetchSettings()
-        self._session = aiohttp.ClientSession(
-            connector=_connector(settings, resolver),
-            cookie_jar=CookieJar(unsafe=True) if settings.cookies else aiohttp.DummyCookieJar(),
-            headers=_request_headers(settings),
-            timeout=aiohttp.ClientTimeout(
-                total=settings.total_timeout_s,
-                connect=settings.connect_timeout_s,
-                sock_read=settings.read_timeout_s,
-            ),
+        self._exchange = Exchange(
+            _connector(settings, resolver),
+            _request_headers(settings),
+            jar=CookieJar(unsafe=True) if settings.cookies else None,
+            connect_timeout_s=settings.connect_timeout_s,
+            read_timeout_s=settings.read_timeout_s,
             proxy=settings.proxy,
-            auto_decompress=False,
-            max_line_size=MAX_HEADER_BYTES,
-            max_field_size=MAX_HEADER_BYTES,
-            max_headers=_MAX_HEADERS,
         )
 
     async def __aenter__(self) -> Self:
@@ -117,13 +108,13 @@ class Fetcher:
 
         A fetch still running ends as a Failure; one that waits for a free connection is cancelled.
         """
-        await self._session.close()
+        await self._exchange.close()
 
     async def fetch(
         self,
         url: str,
         *,
-        headers: tuple[tuple[str, str], ...] = (),
+        headers: Headers = (),
         accepts: Callable[[str], bool] | None = None,
         max_body_bytes: int | None = None,
         cut: bool = False,
@@ -142,29 +133,43 @@ class Fetcher:
         started = perf_counter()
         limit = self._settings.max_body_bytes if max_body_bytes is None else max_body_bytes
         try:
-            response = await self._session.request(
-                method, self._target(url), headers=headers or None, data=content, allow_redirects=False
-            )
-            try:
-                body = await _body(response, accepts, limit, cut=cut)
-            finally:
-                if not response.closed:  # it is not if there is something left to read
-                    response.release()
+            self._check(url)
+            answer, body = await self._get(method, url, headers, content, accepts, limit, cut)
         except Exception as error:  # whatever a site can cause is a value
             kind, detail = self._explain(error)
             return Failure(kind, detail, perf_counter() - started)
-        received = [(_name(name), value.decode("latin-1")) for name, value in response.raw_headers]
-        return Response(url, response.status, tuple(received), body, perf_counter() - started)
+        received = [(_name(name), value.decode("latin-1")) for name, value in answer.raw_headers]
+        return Response(url, answer.status, tuple(received), body, perf_counter() - started)
 
-    def _target(self, url: str) -> URL:
+    async def _get(
+        self,
+        method: str,
+        url: str,
+        headers: Headers,
+        content: bytes | None,
+        accepts: Callable[[str], bool] | None,
+        limit: int,
+        cut: bool,
+    ) -> tuple[Answer, bytes]:
+        answer: Answer | None = None
+        try:
+            async with asyncio.timeout(self._settings.total_timeout_s):
+                answer = await self._exchange.ask(method, url, headers, content)
+                return answer, await _body(answer, accepts, limit, cut=cut)
+        except TimeoutError:
+            if answer is None or 200 <= answer.status < 300:
+                raise
+            return answer, b""
+        finally:
+            if answer is not None:
+                answer.release()
+
+    def _check(self, url: str) -> None:
+        """Raises ValueError for a URL that is not normalized, OSError for one that is not to be fetched."""
         if len(url) > MAX_URL_LENGTH or not _NORMALIZED.fullmatch(url):
             raise ValueError("it is not normalized")
         if self._settings.proxy is not None:  # all other names are looked up by the proxy, and its business
             refuse(kind_of_host(url), self._settings.allow, "what the URL names")
-        target = URL(url, encoded=True)
-        if url.find("?") == len(url) - 1:  # yarl would drop an empty query
-            target = target.with_path(target.raw_path + "?", encoded=True)
-        return target
 
     def _explain(self, error: Exception) -> tuple[FailureKind, str]:
         match error:
@@ -182,27 +187,25 @@ def _name(raw: bytes) -> str:
     return raw.decode("latin-1").lower()
 
 
-async def _body(
-    response: aiohttp.ClientResponse, accepts: Callable[[str], bool] | None, limit: int, *, cut: bool
-) -> bytes:
-    if response.status == 101:
+async def _body(answer: Answer, accepts: Callable[[str], bool] | None, limit: int, *, cut: bool) -> bytes:
+    if answer.status == 101:
         raise FetchError("protocol", "the server switched protocols without being asked")
-    if 200 <= response.status < 300:
-        if accepts is not None and not accepts(_media_type(response)):
+    if 200 <= answer.status < 300:
+        if accepts is not None and not accepts(_media_type(answer)):
             return b""
-        return await _read(response, limit, cut=cut)
+        return await _read(answer, limit, cut=cut)
     try:
-        return await _read(response, limit, cut=cut)
-    except (FetchError, aiohttp.ClientError, TimeoutError):
+        return await _read(answer, limit, cut=cut)
+    except (FetchError, aiohttp.ClientError):
         return b""
 
 
-async def _read(response: aiohttp.ClientResponse, limit: int, *, cut: bool) -> bytes:
-    if not cut and (response.content_length or 0) > limit:
+async def _read(answer: Answer, limit: int, *, cut: bool) -> bytes:
+    if not cut and int(answer.headers.get("Content-Length", "0")) > limit:
         raise FetchError("too_large", f"the body is larger than {limit} bytes")
-    body = Body(_codings(response), limit_bytes=limit)
+    body = Body(_codings(answer), limit_bytes=limit)
     try:
-        while data := await response.content.readany():
+        while data := await answer.content.readany():
             body.feed(data)
     except FetchError as error:
         if cut and error.kind == "too_large":
@@ -211,36 +214,32 @@ async def _read(response: aiohttp.ClientResponse, limit: int, *, cut: bool) -> b
     return body.finish()
 
 
-def _codings(response: aiohttp.ClientResponse) -> str:
+def _codings(answer: Answer) -> str:
     """What the body is wrapped in, outermost last: content codings, transfer codings (RFC 9112 section 7).
 
     Chunks have been taken off already.
     """
-    transfer = ",".join(response.headers.getall("Transfer-Encoding", ())).split(",")
+    transfer = ",".join(answer.headers.getall("Transfer-Encoding", ())).split(",")
     others = [coding for coding in transfer if coding.strip().lower() != "chunked"]
-    return ",".join((*response.headers.getall("Content-Encoding", ()), *others))
+    return ",".join((*answer.headers.getall("Content-Encoding", ()), *others))
 
 
-def _media_type(response: aiohttp.ClientResponse) -> str:
+def _media_type(answer: Answer) -> str:
     """The type itself, without parameters; the first of a list."""
-    header = response.headers.get("Content-Type", "")
+    header = answer.headers.get("Content-Type", "")
     return header.partition(";")[0].partition(",")[0].strip().lower()
 
 
-def _request_headers(settings: FetchSettings) -> CIMultiDict[str]:
-    headers = CIMultiDict(
-        {"User-Agent": settings.user_agent, "Accept": _ACCEPT, "Accept-Encoding": ACCEPT_ENCODING}
-    )
-    for name, _ in settings.headers:
-        headers.popall(name, None)
-    headers.extend(settings.headers)
-    return headers
+def _request_headers(settings: FetchSettings) -> Headers:
+    usual = (("User-Agent", settings.user_agent), ("Accept", _ACCEPT), ("Accept-Encoding", ACCEPT_ENCODING))
+    return replaced(usual, settings.headers)
 
 
 def _connector(settings: FetchSettings, resolver: AbstractResolver | None) -> aiohttp.TCPConnector:
     return connector(
         allow=None if settings.proxy else settings.allow,
         connections=settings.connections,
+        idle=settings.idle_connections,
         per_host=settings.per_host_connections,
         keepalive_timeout_s=settings.keepalive_timeout_s,
         verify_tls=settings.verify_tls,

@@ -86,11 +86,15 @@ class Sorter:
         """
         items: list[Item] = []
         links: list[Link] = []
+        page_url, reason = page.url, self._reason
         for result in results:
             if isinstance(result, Link):
-                link = result if _is_complete(result) else self._complete(result, page)
-                _check(link)
-                if self._reason(link.url, page.url) is None:
+                link = result
+                if link.depth < 1 or not link.url.startswith(("http://", "https://")):
+                    link = self._complete(link, page)  # it is not from `page.links`
+                if link.meta is not None or link.priority not in PRIORITIES:
+                    _check(link)
+                if reason(link.url, page_url) is None:
                     links.append(link)
             elif result is not None:
                 items.append(to_item(result))
@@ -115,11 +119,6 @@ def _check_names(items: Iterable[Item]) -> None:
     for name in SEEN_FIELDS:
         if any(name in item for item in items):
             raise ConfigError(f"the handler gave a field '{name}', which revisits fill in: call it otherwise")
-
-
-def _is_complete(link: Link) -> bool:
-    """Whether it is from `page.links`."""
-    return link.depth > 0 and link.url.startswith(("http://", "https://"))
 
 
 def _check(link: Link) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from shoal.meter import Meter
 from shoal.model import Outcome
 
 LOOK_S = 0.25  # how often the event loop is looked at
@@ -15,8 +16,11 @@ SLOWLY = 0.05  # how fast pages are taken to be smaller after a large one
 class Load:
     """The load of one worker. It belongs to the event loop; only `settled` is for the frontier's thread."""
 
-    def __init__(self, concurrency: int, max_bytes: int) -> None:
-        """concurrency: fetches at once. max_bytes: in bodies fetched, handled or waiting to be stored."""
+    def __init__(self, concurrency: int, max_bytes: int, meter: Meter | None = None) -> None:
+        """concurrency: fetches at once. max_bytes: in bodies fetched, handled or waiting to be stored.
+
+        meter: what counts, by default a new one.
+        """
         self._concurrency = concurrency
         self._max_bytes = max_bytes
         self._bodies = 0
@@ -26,6 +30,8 @@ class Load:
         self._lag_s = 0.0
         self.settle_s = 0.0
         """How long storing and committing a batch takes, on average."""
+        self.meter = meter or Meter()
+        """What was done so far."""
 
     def hold(self, size_bytes: int) -> None:
         """A body was read, and is in memory."""
@@ -76,7 +82,9 @@ class Load:
         while True:
             due = loop.time() + LOOK_S
             await asyncio.sleep(LOOK_S)
-            self._lag_s = max(self._lag_s, loop.time() - due)
+            late_s = max(0.0, loop.time() - due)
+            self._lag_s = max(self._lag_s, late_s)
+            self.meter.lags.observe(late_s)
 
     def take_lag_s(self) -> float:
         """How late it was at worst since this was asked last."""

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from multiprocessing.process import BaseProcess
 from typing import Protocol, TypeVar
 
@@ -29,12 +29,14 @@ from shoal.due import revisit_due
 from shoal.errors import ConfigError, FrontierUnavailable, ShoalError, StoreUnavailable
 from shoal.frontier import Frontier, open_frontier
 from shoal.liveness import reap_dead, worker_name
+from shoal.meter import Meter
+from shoal.metrics import Address, process_families, render
 from shoal.model import SEEN_FIELDS, Stats
 from shoal.place import shown
 from shoal.store import open_store
 from shoal.store.base import Store
 from shoal.traps import Rules
-from shoal.worker import TROUBLE_S, Worker
+from shoal.worker import TROUBLE_S, Worker, load_of
 
 WATCH_S = 0.25
 MOST_BYTES = 65_536  # that a pipe holds
@@ -73,6 +75,10 @@ class Job(msgspec.Struct, frozen=True):
     """Return when the crawl is finished; otherwise wait for more work for ever."""
     fresh: bool = False
     """Forget what there is and start again."""
+    metrics: Address | None = None
+    """Where metrics are served; with several processes, by the first one, and by the others behind it."""
+    otel: bool = False
+    """Make an OpenTelemetry span of each page."""
 
     def open_frontier(self) -> Frontier:
         """One more connection to it."""
@@ -216,20 +222,50 @@ def look_back(job: Job, look: Callable[[Frontier], T], *, patient: bool) -> T:
             time.sleep(TROUBLE_S)
 
 
-def _work(job: Job, parent: int | None) -> bool:
-    """Work in this process; returns whether it was stopped. `parent`: a pipe that closes when it dies."""
+def _work(job: Job, parent: int | None, number: int = 0) -> bool:
+    """Work in this process; returns whether it was stopped.
+
+    parent: a pipe that closes when it dies. number: which of its children this is.
+    """
     with (
+        _metering(job) as meter,
+        _exporting(job, meter, number),
         job.open_frontier() as frontier,
         opened_store(job, frontier) as store,
         asyncio.Runner(loop_factory=loop_factory()) as runner,
     ):
-        stopped = runner.run(_work_until_stopped(job, frontier, store, parent))
+        gc.freeze()  # what was imported stays: the collector need not look at it again and again
+        stopped = runner.run(_work_until_stopped(job, frontier, store, parent, meter))
     gc.collect()  # upa_url complains on stderr about URLs that are left in cycles when the process ends
     return stopped
 
 
-async def _work_until_stopped(job: Job, frontier: Frontier, store: Store | None, parent: int | None) -> bool:
-    worker = Worker(job.crawl, frontier, store, name=worker_name(), drain=job.drain)
+def _metering(job: Job) -> AbstractContextManager[Meter]:
+    """What counts in this process."""
+    if not job.otel:
+        return nullcontext(Meter())
+    from shoal.otel import span_meter  # it needs an extra
+
+    return span_meter(job.crawl.name)
+
+
+def _exporting(job: Job, meter: Meter, number: int) -> AbstractContextManager[object]:
+    """Serve the metrics of this process meanwhile, if that is wanted."""
+    if job.metrics is None:
+        return nullcontext()
+    from shoal.exporter import exporting  # it takes 10 ms, and few want it
+
+    def text() -> str:
+        return render(process_families(job.crawl.name, [meter], job.open_frontier))
+
+    return exporting(job.metrics.of(number), text)
+
+
+async def _work_until_stopped(
+    job: Job, frontier: Frontier, store: Store | None, parent: int | None, meter: Meter
+) -> bool:
+    load = load_of(job.crawl, meter)
+    worker = Worker(job.crawl, frontier, store, name=worker_name(), drain=job.drain, load=load)
     loop = asyncio.get_running_loop()
     stopped = False
 
@@ -300,15 +336,15 @@ class _Parent:
         self._said, self._say = os.pipe()
         os.set_blocking(self._said, False)
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        self._children: list[BaseProcess] = []
+        self._children: dict[int, BaseProcess] = {}  # by their numbers
         self._stopped = False
 
     def run(self) -> bool:
         """Returns whether the children were stopped. Raises ShoalError if one cannot go on."""
-        for number in STOPS:
-            signal.signal(number, self._stop)
-        for _ in range(self._job.processes):
-            self._fork()
+        for stop in STOPS:
+            signal.signal(stop, self._stop)
+        for number in range(self._job.processes):
+            self._fork(number)
         while self._children:
             time.sleep(WATCH_S)
             with suppress(FrontierUnavailable), self._job.open_frontier() as frontier:
@@ -324,16 +360,16 @@ class _Parent:
             while text := os.read(self._said, MOST_BYTES):
                 sys.stderr.write(self._decode(text))
 
-    def _fork(self) -> None:
+    def _fork(self, number: int) -> None:
         """Signals wait meanwhile, so that none comes to a child that is not listed or has our handlers."""
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
         if not self._stopped:
-            child = self._context.Process(target=self._child, name="shoal-worker")
+            child = self._context.Process(target=self._child, args=(number,), name="shoal-worker")
             child.start()
-            self._children.append(child)
+            self._children[number] = child
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
 
-    def _child(self) -> None:
+    def _child(self, number: int) -> None:
         os.close(self._held_end)
         os.close(self._said)
         if sys.stderr.isatty():
@@ -342,27 +378,27 @@ class _Parent:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         try:
-            self._work_through_trouble()
+            self._work_through_trouble(number)
         except ShoalError as error:
             log.error("%s", error)
             raise SystemExit(FAILED) from None
 
-    def _work_through_trouble(self) -> None:
+    def _work_through_trouble(self, number: int) -> None:
         """Work; if a full disk or the like keeps it from starting, try again, unless the parent is gone."""
         orphaned: list[int] = []
         while not orphaned:
             try:
-                _work(self._job, parent=self._lifeline)
+                _work(self._job, parent=self._lifeline, number=number)
                 return
             except (FrontierUnavailable, StoreUnavailable) as error:
                 log.error("%s; nothing is lost, trying again every %g s", error, TROUBLE_S)
                 orphaned, _, _ = select.select([self._lifeline], [], [], TROUBLE_S)
 
     def _replace_the_dead(self) -> None:
-        for child in [child for child in self._children if not child.is_alive()]:
-            self._children.remove(child)
+        for number in [number for number, child in self._children.items() if not child.is_alive()]:
+            child = self._children.pop(number)
             if child.exitcode == FAILED:
-                for other in self._children:
+                for other in self._children.values():
                     other.terminate()
                 self._pass_on()
                 raise ShoalError("a worker failed; see its message above")
@@ -370,10 +406,10 @@ class _Parent:
                 log.warning("worker %s died (exit code %s); starting another one", child.pid, child.exitcode)
                 with suppress(FrontierUnavailable), self._job.open_frontier() as frontier:
                     reap_dead(frontier)
-                self._fork()
+                self._fork(number)
 
     def _stop(self, *_: object) -> None:
-        for child in self._children:
+        for child in self._children.values():
             child.kill() if self._stopped else child.terminate()
         if self._stopped:
             os._exit(INTERRUPTED)

@@ -279,8 +279,12 @@ class Stats(Struct, frozen=True):
     size_bytes: int = 0
     fetches: int = 0
     """Attempts that came to an end, failed ones included."""
+    retries: int = 0
+    """Attempts that failed and were followed by another one, or will be."""
     losses: int = 0
     """Leases that ran out or whose worker died."""
+    elapsed_s: float = 0.0
+    """That all fetches took together, to the millisecond."""
     oldest_s: float = 0.0
     """How long ago the oldest queued link was found, to the minute."""
     producers: int = 0
@@ -291,6 +295,24 @@ class Stats(Struct, frozen=True):
     def seen(self) -> int:
         """All URLs known."""
         return self.queued + self.overflow + self.leased + self.done + self.dead + self.skipped
+
+
+class Minute(Struct, frozen=True):
+    """What happened in one minute of a crawl: by how much its counters grew, as in `Stats`."""
+
+    at: float
+    """When it began, in seconds since 1970."""
+    done: int = 0
+    dead: int = 0
+    skipped: int = 0
+    fetches: int = 0
+    retries: int = 0
+    losses: int = 0
+    found: int = 0
+    """URLs that became known."""
+    items: int = 0
+    size_bytes: int = 0
+    elapsed_s: float = 0.0
 
 
 class PageRecord(Struct, frozen=True):

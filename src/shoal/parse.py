@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypeVar, overload
 
@@ -26,7 +27,6 @@ MAX_HTML_LENGTH = 1 << 26
 """`Selection.getall` refuses to write more characters: nested elements repeat each other's HTML."""
 
 _HTML = frozenset({"", "text/html"})
-_LANDMARKS = frozenset({"a", "area", "base", "frame", "iframe", "link", "meta", "title"})
 _NO_META: Mapping[str, object] = MappingProxyType({})
 
 Default = TypeVar("Default")
@@ -119,13 +119,13 @@ class Page:
     @cached_property
     def title(self) -> str | None:
         """What `<title>` says, white space collapsed; None if there is none or it is empty."""
-        title = next((e for e in self._landmarks if e.tag == "title" and e.namespace is Namespace.HTML), None)
+        title = next((e for e in self._all("title") if e.namespace is Namespace.HTML), None)
         return (" ".join(title.text.split()) or None) if title else None
 
     @cached_property
     def canonical(self) -> str | None:
         """The normalized URL of `<link rel=canonical>`, or None."""
-        links = (e for e in self._landmarks if e.tag == "link" and _is_marked(e, "canonical"))
+        links = (e for e in self._all("link") if _is_marked(e, "canonical"))
         href = next((href for _, href in _hrefs(links, _href)), None)
         return None if href is None else self._base.join(href)
 
@@ -138,8 +138,8 @@ class Page:
         values = [v for name, v in self.headers if name == "x-robots-tag" and not _is_for_one_robot(v)]
         values.extend(
             meta.attr("content") or ""
-            for meta in self._landmarks
-            if meta.tag == "meta" and (meta.attr("name") or "").strip().lower() == "robots"
+            for meta in self._all("meta")
+            if (meta.attr("name") or "").strip().lower() == "robots"
         )
         directives = {part.strip().lower() for value in values for part in value.split(",")} - {""}
         return frozenset(directives | {"noindex", "nofollow"} if "none" in directives else directives)
@@ -233,39 +233,38 @@ class Page:
     def _inert(self) -> frozenset[Element]:
         """What is in templates: it is not part of the document. A declared shadow root will be."""
         inert: set[Element] = set()
-        for template in self._tree.iter_elements("template"):
+        for template in self._tree.find_all("template"):
             if template not in inert and template.attr("shadowrootmode") is None:
                 inert.update(template.iter_elements())
         return frozenset(inert)
 
-    @cached_property
-    def _landmarks(self) -> list[Element]:
-        """The elements that say what the page is and where it leads."""
+    def _all(self, tag: str) -> list[Element]:
+        """The elements of the document with that tag, in order. The tree keeps an index of them."""
+        found = self._tree.find_all(tag)
         inert = self._inert
-        return [e for e in self._tree.iter_elements(_LANDMARKS) if not (inert and e in inert)]
+        return [element for element in found if element not in inert] if inert else found
 
     @cached_property
     def _base(self) -> Base:
         """What links are joined to (HTML standard 2.4.1: the first base that has a href)."""
-        hrefs = (e.attr("href") for e in self._landmarks if e.tag == "base" and e.namespace is Namespace.HTML)
+        hrefs = (e.attr("href") for e in self._all("base") if e.namespace is Namespace.HTML)
         href = next((href for href in hrefs if href is not None), None)
         url = self.url if href is None else normalize(href, self.url) or self.url
         return Base(url, self._spelling, encodings.python_codec(self.encoding))
 
     def _leads(self, iframes: bool) -> Iterator[tuple[Element | None, str]]:
+        """The links, in the order of the document, which has to be walked only if not all are `a`."""
+        tags = ("area", "link", "meta", "iframe", "frame") if iframes else ("area", "link", "meta")
+        others = {e for tag in tags for e in self._all(tag) if tag != "link" or _is_marked(e, "next")}
+        leading = {element for element in others if _href(element) is not None}
+        if leading:
+            leading.update(self._all("a"))
+            found = _hrefs((e for e in self._tree.iter_elements(("a", *tags)) if e in leading), _href)
+        else:
+            found = _hrefs(self._all("a"), _href)
         target = _refresh(self.header("refresh") or "")
-        if target is not None and (url := Base(self.url, self._spelling).join(target)) is not None:
-            yield None, url  # a base element is not there yet when the header is obeyed
-        for element in self._landmarks:
-            tag = element.tag
-            if (
-                tag == "a"
-                or tag == "area"
-                or tag == "meta"
-                or (tag == "link" and _is_marked(element, "next"))
-                or (iframes and (tag == "iframe" or tag == "frame"))
-            ) and (href := _href(element)) is not None:
-                yield element, href
+        url = None if target is None else Base(self.url, self._spelling).join(target)
+        return found if url is None else chain([(None, url)], found)  # browsers obey the header first
 
 
 class Form(Struct, frozen=True):
@@ -569,11 +568,13 @@ _EMPTY = _parse(b"", None)
 
 
 def _href(element: Element) -> str | None:
-    if element.tag in ("iframe", "frame"):
-        return element.attr("src")
-    if element.tag == "meta":
-        is_refresh = (element.attr("http-equiv") or "").lower() == "refresh"
-        return _refresh(element.attr("content") or "") if is_refresh else None
+    tag = element.tag
+    if tag != "a":  # most are one
+        if tag == "iframe" or tag == "frame":
+            return element.attr("src")
+        if tag == "meta":
+            is_refresh = (element.attr("http-equiv") or "").lower() == "refresh"
+            return _refresh(element.attr("content") or "") if is_refresh else None
     href = element.attr("href")
     if href is None and element.namespace is Namespace.SVG:
         return element.attr("xlink:href")

@@ -6,5 +6,5 @@ import re
 
 
 def shown(place: str) -> str:
-    """A place as it may be shown and kept: without a user and what looks like a password."""
-    return re.sub(r"(?<=://).*@|(?<=password=)[^&]*", "", place)
+    """A place as it may be shown and kept: without a user, what looks like a password, and timeouts."""
+    return re.sub(r"(?<=://).*@|(?<=password=)[^&]*|[?&]socket_timeout=[0-9.]+", "", place)

@@ -9,7 +9,7 @@ import select
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, TypeVar
@@ -50,6 +50,33 @@ class Counts:
         self.rejected = 0
 
 
+@contextmanager
+def adding(
+    frontier: Frontier, call: Callable[[Callable[[], bool]], bool] = lambda step: step()
+) -> Iterator[Callable[[], None]]:
+    """For those who add links in batches: yields what is to be called before each.
+
+    It waits until there is room; the crawl cannot be called finished for HOLD_S from then on, or until the
+    context is left. call: calls the frontier, and may try again.
+    """
+    name = f"{socket.gethostname()}:{os.getpid()}:{time.monotonic_ns()}"
+
+    def wait_for_room() -> None:
+        while not call(partial(frontier.open_producer, name, HOLD_S)):
+            time.sleep(RETRY_S)
+
+    try:
+        yield wait_for_room
+    finally:
+        with suppress(FrontierUnavailable):  # then it ends by time
+            frontier.close_producer(name)
+
+
+def batch_size(frontier: Frontier, most: int) -> int:
+    """How many links to add at once, at most: no more than may be queued."""
+    return min(most, frontier.limits.max_queued or most)
+
+
 class Producer:
     """Adds links from texts, files and sitemaps.
 
@@ -61,7 +88,6 @@ class Producer:
         self._frontier = frontier
         self._priority = priority
         self._spelling = spelling_of(frontier.describe())
-        self._name = f"{socket.gethostname()}:{os.getpid()}:{time.monotonic_ns()}"
         self.counts = Counts()
         self.rejects_file: str | None = None
         if max_queued is not None:
@@ -69,21 +95,13 @@ class Producer:
 
     def add(self, links: Iterable[Link | None]) -> None:
         """Add them all, in batches; None says that there is none just now."""
-        try:
-            self._wait_for_room()
-            for batch in _batches(links, min(BATCH, self._frontier.limits.max_queued or BATCH)):
-                self._wait_for_room()
+        with adding(self._frontier, _patiently) as wait_for_room:
+            wait_for_room()
+            for batch in _batches(links, batch_size(self._frontier, BATCH)):
+                wait_for_room()
                 new = _patiently(partial(self._frontier.add, batch))
                 self.counts.new += new
                 self.counts.known += len(batch) - new
-        finally:
-            with suppress(FrontierUnavailable):  # then it ends by time
-                self._frontier.close_producer(self._name)
-
-    def _wait_for_room(self) -> None:
-        """Until there is; the crawl is open at least for HOLD_S from then on."""
-        while not _patiently(partial(self._frontier.open_producer, self._name, HOLD_S)):
-            time.sleep(RETRY_S)
 
     def add_file(self, name: str) -> None:
         """Add the URLs of a file, one a line; "-" is standard input. Raises ConfigError if it cannot be read.

@@ -11,9 +11,9 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from shoal.auth import Headers
 from shoal.crawl import check_url
 from shoal.errors import ShoalError
+from shoal.headers import Headers
 from shoal.model import Failure, Link, Response
 from shoal.parse import Form, Page
 from shoal.policy import Redirect, Retries, Retry, judge

@@ -22,6 +22,7 @@ from shoal.fetch import Fetcher
 from shoal.frontier.tickets import Pace, Ticket
 from shoal.liveness import worker_name
 from shoal.local import Job, keep_revisits, loop_factory, opened_store
+from shoal.meter import Meter
 from shoal.model import Lease, Outcome
 from shoal.threads import HandlerThreads
 from shoal.tickets import Desk, Send
@@ -64,6 +65,8 @@ class Bench:
     ) -> None:
         """Nothing is opened yet."""
         self._job, self._pace, self._send, self._dress = job, pace, send, dress
+        self.meter = Meter()
+        """What all slices have done."""
         self._opened = ExitStack()
         self._runner: asyncio.Runner | None = None
         self._desk: Desk | None = None
@@ -148,7 +151,7 @@ class Bench:
         fetcher = Fetcher(fetch_settings(self._job.crawl))
         self._opened.callback(threads.shutdown)
         self._opened.callback(lambda: runner.run(fetcher.close()))
-        self._load = load_of(self._job.crawl)
+        self._load = load_of(self._job.crawl, self.meter)
         access = Access(self._job.crawl, fetcher, threads)
         return self._dress(Visitor(self._job.crawl, access, threads, self._load), threads)
 

@@ -32,7 +32,7 @@ SHAPE = "trap: too many of one shape"
 QUERIES = "trap: too many queries"
 DUPLICATE = "trap: duplicate content"
 
-MOST_KNOWN = 4_096  # URLs whose judgement is remembered: most links of a page are on the page before, too
+MOST_KNOWN = 16_384  # URLs whose judgement is remembered: most links of a page are on the page before, too
 
 
 class Rules(Struct, frozen=True):

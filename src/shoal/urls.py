@@ -188,20 +188,22 @@ def _normalized(text: str, base: _Url | None, spelling: Spelling) -> str | None:
     if parsed is None:
         return None
     url = parsed.href
-    if not url.startswith(("http://", "https://")):
+    if not url.startswith(_SCHEMES):
         return None
-    fragment = url.find("#")
-    if fragment >= 0:
-        url = url[:fragment]
+    if "#" in url:
+        url = url[: url.index("#")]
     if "@" in url:
         url = _without_credentials(url)
     if "%" in url:
         url = respell_escapes(url)
-    if spelling is not DEFAULT:
+    if "?" in url:
         url = _with_query_spelled(url, spelling)
-    if url.endswith("?") and url.index("?") == len(url) - 1:
-        url = url[:-1]
+    elif spelling.drop_sessions:
+        url = _SESSION_IN_PATH.sub("", url)
     return url if len(url) <= MAX_URL_LENGTH else None
+
+
+_SCHEMES = ("http://", "https://")
 
 
 # --- parsing whatever a page may hold -----------------------------------------------------------
@@ -266,19 +268,18 @@ def _respell(escape: re.Match[str]) -> str:
 
 
 def _with_query_spelled(url: str, spelling: Spelling) -> str:
-    page, mark, query = url.partition("?")
-    if spelling.drop_sessions:
-        page = _SESSION_IN_PATH.sub("", page)
-    if not mark:
-        return page
+    if spelling is DEFAULT:
+        return url if url.index("?") < len(url) - 1 else url[:-1]
+    page, _, query = url.partition("?")
     params = query.split("&")
     if spelling.drop_sessions:
+        page = _SESSION_IN_PATH.sub("", page)
         params = [param for param in params if not _is_session(param)]
     if spelling.drop_params:
         params = [param for param in params if not _is_dropped(_name(param), spelling.drop_params)]
-    if spelling.sort_query:
+    if spelling.sort_query and len(params) > 1:
         params.sort(key=_name)
-    return f"{page}?{'&'.join(params)}"
+    return f"{page}?{query}" if (query := "&".join(params)) else page
 
 
 @lru_cache(maxsize=256)
@@ -300,7 +301,8 @@ def _is_session(param: str) -> bool:
 
 
 def _name(param: str) -> str:
-    return unquote_plus(param.partition("=")[0])
+    name = param.partition("=")[0]
+    return unquote_plus(name) if "%" in name or "+" in name else name
 
 
 def _without_credentials(url: str) -> str:

@@ -80,7 +80,10 @@ class Visitor:
                 self._load.drop(attempt.size_bytes)
         if self._sieve is not None and outcome.links:
             outcome = replace(outcome, links=self._sieve.sift(outcome.links))
-        log.debug("%s %s", outcome.state, lease.link.url, extra=_fields(outcome))
+        if log.isEnabledFor(logging.DEBUG):
+            _log_page(outcome, self._crawl.name)
+        if outcome.pause_s > 0:
+            log.info("%s asks to be left alone for %g s", lease.host, outcome.pause_s)
         return outcome
 
     async def _visit(self, attempt: Attempt) -> Outcome:
@@ -229,7 +232,7 @@ class Visitor:
         except LoggedOut:
             return self._log_in_again(attempt)
         except (Exception, SystemExit) as error:
-            log.warning("the handler of %s raised %s: %s", page.url, type(error).__name__, error)
+            log.warning("the handler of %s raised %s: %s", page.url, type(error).__name__, one_line(error))
             reason = f"handler raised {type(error).__name__}"
             return attempt.end(self._again(reason, attempt.lease), traceback_of(error))
         if self._settings.obey_noindex and "noindex" in page.robots_directives:
@@ -309,7 +312,7 @@ class Attempt:
         """The handler has said itself how it ends."""
         cause = decision.__cause__
         error = traceback_of(cause) if cause is not None else ""
-        return self._outcome(decision.state, decision.reason, error, retry_s=decision.retry_s)
+        return self._outcome(decision.state, storable(decision.reason), error, retry_s=decision.retry_s)
 
     def _outcome(
         self,
@@ -348,20 +351,34 @@ def traceback_of(error: BaseException) -> str:
     if not own and error.__cause__ is not None:  # as Python makes an error of a handler's StopIteration
         frames = traceback.extract_tb(error.__cause__.__traceback__)
     lines = traceback.format_list(frames[own[0] if own else 0 :])
-    return "".join([*lines, *traceback.format_exception_only(error)])[-MOST_ERROR_CHARS:].rstrip()
+    return storable("".join([*lines, *traceback.format_exception_only(error)])[-MOST_ERROR_CHARS:].rstrip())
+
+
+def storable(text: str) -> str:
+    """Text that UTF-8 can hold: a page may lead a handler to say half a character."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 _MACHINERY = str(Path(__file__).parent)
 
 
-def _fields(outcome: Outcome) -> dict[str, object]:
-    """What a log line about a page carries."""
-    return {
-        "url": outcome.lease.link.url,
-        "host": outcome.lease.host,
-        "attempt": outcome.lease.attempt,
+def one_line(error: BaseException) -> str:
+    """What it says, for a log that may be written by anybody: it can quote a page, so nothing in it acts."""
+    return repr(str(error))[1:-1]
+
+
+def _log_page(outcome: Outcome, crawl: str) -> None:
+    """One line about a page, for people, and its fields for machines."""
+    lease, latency_ms = outcome.lease, round(outcome.elapsed_s * 1000)
+    reason = f": {outcome.reason}" if outcome.reason else ""
+    fields = {
+        "crawl": crawl,
+        "url": lease.link.url,
+        "host": lease.host,
+        "attempt": lease.attempt,
         "outcome": outcome.state,
         "reason": outcome.reason,
         "status": outcome.status,
-        "latency_ms": round(outcome.elapsed_s * 1000),
+        "latency_ms": latency_ms,
     }
+    log.debug("%s %s (%d ms)%s", outcome.state, lease.link.url, latency_ms, reason, extra=fields)

@@ -31,6 +31,7 @@ from shoal.fetch import Fetcher, FetchSettings
 from shoal.frontier import Frontier
 from shoal.liveness import reap_dead
 from shoal.load import Load
+from shoal.meter import Meter
 from shoal.model import Beat, Grant, Lease, Outcome
 from shoal.scope import host_name
 from shoal.settle import settle
@@ -108,7 +109,7 @@ class Worker:
 
     async def work(self, visitor: Visits) -> None:
         """As `run`, with a visitor that others may use as well."""
-        self._visitor = visitor
+        self._visit_page = self._load.meter.timed(visitor.visit)
         watching = asyncio.create_task(self._load.watch())
         try:
             while not self._stopping.is_set():
@@ -141,7 +142,7 @@ class Worker:
         if lease.token == self._suspect:
             await self._alone.wait()
         try:
-            outcome = await self._visitor.visit(lease)
+            outcome = await self._visit_page(lease)
             if self._lookups is not None:  # so that the commit need not wait for them
                 await self._lookups.warm({host_name(link.url) for link in outcome.links})
         except ShoalError as error:
@@ -155,7 +156,8 @@ class Worker:
 
     async def _turn(self) -> Grant:
         """Store and commit what is finished, then lease what there is room for; wait out any trouble."""
-        for pause_s in pauses():
+        began = time.monotonic()
+        for tries, pause_s in enumerate(pauses()):
             finished = self._finished[: self._load.batch()]
             try:
                 grant, lost = await self._in_thread(partial(self._settle_and_lease, finished))
@@ -165,6 +167,8 @@ class Worker:
                 if self._stopping.is_set():
                     break
             else:
+                if tries:
+                    log.info("it can be used again, after %.1f s", time.monotonic() - began)
                 for token in lost & self._fetching.keys():
                     self._fetching.pop(token).cancel()
                 return grant
@@ -176,6 +180,7 @@ class Worker:
             self._frontier,
             self._store,
             [replace(outcome, age_s=outcome.age_s + now - ended_at) for ended_at, outcome in finished],
+            self._load.meter,
         )
         del self._finished[: len(finished)]  # whatever goes wrong from here on, these are committed
         self._load.settled(len(finished), time.monotonic() - now)
@@ -207,12 +212,15 @@ class Worker:
             lag_s=self._load.take_lag_s(),
             settle_s=self._load.settle_s,
         )
+        self._load.meter.beat = beat
         self._frontier.beat(beat, 3 * TEND_S)
         reap_dead(self._frontier)
         if not self._drain:
             revisit_due(self._frontier, self._crawl)
         held = [*self._fetching, *(outcome.lease.token for outcome in finished)]
-        return self._frontier.extend(held, LEASE_S)
+        lost = self._frontier.extend(held, LEASE_S)
+        self._load.meter.lost(len(lost - {outcome.lease.token for outcome in finished}))
+        return lost
 
     def _is_over(self, grant: Grant) -> bool:
         if self._fetching or self._finished:
@@ -278,9 +286,9 @@ def pauses() -> Iterator[float]:
         yield min(TROUBLE_S, 0.1 * 2 ** min(tries, 10)) * random.uniform(0.5, 1.0)
 
 
-def load_of(crawl: Crawl) -> Load:
-    """The load that a worker of this crawl may take."""
-    return Load(crawl.settings.concurrency, crawl.settings.max_bytes_in_flight)
+def load_of(crawl: Crawl, meter: Meter | None = None) -> Load:
+    """The load that a worker of this crawl may take; its meter, by default a new one, goes on counting."""
+    return Load(crawl.settings.concurrency, crawl.settings.max_bytes_in_flight, meter)
 
 
 def fetch_settings(crawl: Crawl) -> FetchSettings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,6 +14,8 @@ from tests.site import Site
 import shoal
 import shoal.celery
 from shoal.celery.office import offices
+from shoal.frontier import open_frontier
+from shoal.model import Outcome
 
 URL = "http://site.example/a"
 
@@ -153,6 +156,21 @@ def test_many_urls_at_once(scrape):
     counts = scrape.map_urls([URL, "http://b.example/", URL, "nothing"], priority=4)
     assert (counts.new, counts.known, counts.rejected) == (2, 1, 1)
     assert sorted(queued(scrape)) == [("http://b.example/", 4, None), (URL, 4, None)]
+
+
+def test_many_urls_at_once_wait_for_room(app, place):
+    """No more than `max_queued` are queued; the producer goes on when some have been taken."""
+    task = shoal.celery.attach(app, shoal.Crawl("site", max_queued=3), frontier=place["frontier"])
+    urls = [f"http://h{number}.example/" for number in range(7)]
+    most = 0
+    with open_frontier(place["frontier"], crawl="site") as frontier, ThreadPoolExecutor(1) as threads:
+        adding = threads.submit(task.map_urls, urls)
+        while not adding.done() or frontier.stats().queued:
+            most = max(most, frontier.stats().queued)
+            leases = frontier.lease(3, 60.0, worker="test").leases
+            frontier.commit([Outcome(lease=lease, state="done") for lease in leases])
+        stats = frontier.stats()
+    assert (adding.result().new, most, stats.done, stats.overflow) == (7, 3, 7, 0)
 
 
 def test_a_group_adds_each_of_its_urls(scrape):

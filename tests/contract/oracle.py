@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from shoal import caution
 from shoal.caution import WELL, Caution
 from shoal.frontier.base import AT_ONCE
-from shoal.model import Grant, Lease, Limits, Link, Outcome, PageRecord, Stats, Visit
+from shoal.model import Grant, Lease, Limits, Link, Minute, Outcome, PageRecord, Stats, Visit
 from shoal.urls import fingerprint, host_key
 
 STATES = ("queued", "overflow", "leased", "done", "dead", "skipped")
@@ -85,13 +85,25 @@ class Oracle:
         self.cuts: Counter[tuple[str, str]] = Counter()
         self.shapes: Counter[tuple[str, int]] = Counter()
         self.contents: dict[int, str] = {}
-        self.fetches = self.losses = self.size_bytes = 0
+        self.minutes: dict[float, Counter[str]] = defaultdict(Counter)
+        self.fetches = self.losses = self.size_bytes = self.retries = self.elapsed_s = 0
+
+    def happened(self, now, **gains):
+        """To be found in `history`."""
+        self.minutes[now // 60 * 60].update(gains)
+
+    def history(self):
+        minutes = {at: gains for at, gains in self.minutes.items() if gains.total()}
+        return [Minute(at, **minutes[at]) for at in sorted(minutes)]
 
     def having(self, state, host=None):
         return [page for page in self.pages.values() if page.state == state and host in (None, page.host)]
 
     def count(self, state, host=None):
         return len(self.having(state, host))
+
+    def items(self):
+        return sum(len(page.items) for page in self.pages.values())
 
     def held(self):
         return {page.token: page for page in self.having("leased")}
@@ -204,6 +216,7 @@ class Oracle:
         elif parent and not delayed and self.overflows(page, now):
             page.state = "overflow"
         self.pages[link.url, link.key] = page
+        self.happened(now, found=1, skipped=page.state == "skipped")
 
     def full_quota(self, host, quotas):
         for quota in quotas:
@@ -277,11 +290,13 @@ class Oracle:
             if page.is_due(now):
                 page.state, page.finished_at, page.not_before = "dead", now, None
                 page.reason = caution.GIVEN_UP
+                self.happened(now, dead=1)
                 page.error = caution.given_up_after(self.hosts[name].caution.failures)
 
     def lose(self, pages, now):
         for page in pages:
             page.losses, self.losses = page.losses + 1, self.losses + 1
+            self.happened(now, losses=1, dead=page.losses >= self.limits.max_losses)
             self.end_unfinished(page, now)
             if page.losses >= self.limits.max_losses:
                 page.state, page.finished_at, page.reason = "dead", now, LOST
@@ -298,10 +313,12 @@ class Oracle:
         lost = frozenset(outcome.lease.token for outcome in outcomes) - self.held().keys()
         if not lost:
             pages = [self.held()[outcome.lease.token] for outcome in outcomes]
+            items = self.items()
             for page, outcome in zip(pages, outcomes, strict=True):
                 self.finish(page, outcome, now)
             for page, outcome in zip(pages, outcomes, strict=True):
                 self.add(outcome.links, now=now, parent=page.link.url)
+            self.happened(now, items=max(0, self.items() - items))
             self.positions.update([position] if position else [])
         return lost
 
@@ -315,6 +332,9 @@ class Oracle:
         page.finished_at, page.attempts = None if again else now, page.attempts + 1
         self.learn(page.host, outcome, now)
         self.fetches, self.size_bytes = self.fetches + 1, self.size_bytes + outcome.size_bytes
+        self.retries, self.elapsed_s = self.retries + again, self.elapsed_s + outcome.elapsed_s
+        gains = {"retries" if again else outcome.state: 1, "fetches": 1}
+        self.happened(now, **gains, size_bytes=outcome.size_bytes, elapsed_s=outcome.elapsed_s)
 
     def learn(self, name, outcome, now):
         host, began, pause_s = self.hosts[name], now - outcome.age_s, outcome.pause_s
@@ -359,10 +379,12 @@ class Oracle:
             by_priority=tuple(by_priority[priority] for priority in range(10)),
             hosts=len(self.hosts),
             ready_hosts=len(self.ready_hosts(now)),
-            items=sum(len(page.items) for page in self.pages.values()),
+            items=self.items(),
             size_bytes=self.size_bytes,
             fetches=self.fetches,
+            retries=self.retries,
             losses=self.losses,
+            elapsed_s=self.elapsed_s,
             oldest_s=max((now - page.added_at // 60 * 60 for page in queued), default=0.0),
             producers=len(self.open_producers(now)),
             paused=self.paused,

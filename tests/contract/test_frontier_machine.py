@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from oracle import LOST, Oracle
 
 from shoal.caution import GIVEN_UP
-from shoal.model import Limits, Link, Outcome, PageRecord, Quota, Sign, Visit
+from shoal.model import Limits, Link, Minute, Outcome, PageRecord, Quota, Sign, Visit
 
 LATER = 4_000_000_000.0
 """Ahead of every real clock, by which verbs go that take no `now`."""
@@ -350,9 +350,12 @@ class Machine(RuleBasedStateMachine):
     def back_end_and_oracle_agree(self):
         for crawl in self.crawls.values():
             stats, expected = crawl.frontiers[0].stats(now=self.now), crawl.oracle.stats(now=self.now)
+            minutes, told = crawl.frontiers[1].history(LATER, now=self.now), crawl.oracle.history()
             if not crawl.frontiers[0].keeps_items:  # then only that they were committed is counted
                 expected = replace(expected, items=stats.items)
+                minutes, told = without_items(minutes), without_items(told)
             assert stats == expected
+            assert minutes == told
             assert crawl.frontiers[1].limits == crawl.oracle.limits
             assert crawl.frontiers[1].cuts() == crawl.oracle.cuts
             assert_same_hosts(crawl.frontiers[0].hosts(limit=100), crawl.oracle)
@@ -371,6 +374,12 @@ class Machine(RuleBasedStateMachine):
             assert_items_once(frontier, rows)
         for store in STORES:
             assert frontier.position(store) == oracle.positions.get(store)
+
+
+def without_items(minutes):
+    """Those in which something else happened."""
+    left = [replace(minute, items=0) for minute in minutes]
+    return [minute for minute in left if minute != Minute(minute.at)]
 
 
 def forgetful(page):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from test_frontier_contract import NOW, A, B, C, add, commit, done, lease
 
@@ -38,6 +40,7 @@ def test_all_that_is_known_arrives(filled, backends):
         assert (after.queued, after.leased) == (before.queued + before.leased, 0)
         for name in ("done", "dead", "skipped", "delayed", "retrying", "fetches", "size_bytes", "losses"):
             assert getattr(after, name) == getattr(before, name), name
+        assert (after.retries, after.elapsed_s) == (before.retries, before.elapsed_s) == (1, 0.5)
         assert frontier.limits == filled.limits
         assert frontier.describe() == {"seeds": [A]}
         assert frontier.position("rows.jsonl") == 17
@@ -48,6 +51,21 @@ def test_all_that_is_known_arrives(filled, backends):
         moved = frontier.why(E, "k")
         assert (moved.state, moved.priority, moved.depth) == ("queued", 7, 2)
         assert moved.not_before == pytest.approx(NOW + 30)
+
+
+def test_the_history_moves_along(place, backends):
+    """It is the same in the new place, where the arrival of pages is no event."""
+    frontier = place.open("old")
+    now = time.time()
+    frontier.add([Link(A), Link(B)], now=now - 3600)
+    page, _ = lease(frontier, at=now - 3600)
+    commit(frontier, done(page, size_bytes=10, elapsed_s=0.25), at=now - 3500)
+    before = frontier.history(now - 7200)
+    assert [minute.found for minute in before] == [2, 0]
+    for target in backends.values():
+        moved = target.open("new")
+        moved.load(frontier.dump())
+        assert moved.history(now - 7200) == before
 
 
 def test_the_crawl_goes_on_where_it_was(filled, backends):

@@ -37,13 +37,14 @@ def test_a_sound_file_is_saved_whole(state: Path, tmp_path: Path) -> None:
     """Every URL with its state, every item, limits and description."""
     target = str(tmp_path / "new.shoal")
     with SqliteFrontier(str(state), "books") as old:
-        before, items = old.stats(), list(old.items())
+        before, items, minutes = old.stats(), list(old.items()), old.history(0.0)
     assert recover(str(state), target) == (PAGES, before.items)
     with SqliteFrontier(target, "books", create=False) as frontier:
         after = frontier.stats()
         for name in ("queued", "done", "dead", "skipped", "items", "fetches"):
             assert getattr(after, name) == getattr(before, name), name
         assert list(frontier.items()) == items
+        assert frontier.history(0.0) == minutes
         assert frontier.limits.max_pages == 10_000
         assert frontier.describe() == {"output": None}
         assert frontier.claim([(1, "http://a.test/2")]) == ["http://a.test/1"]

@@ -269,4 +269,4 @@ def test_only_the_guarded_modules_speak_to_web_sites():
     users = {
         path.stem for path in source.glob("*.py") if "import aiohttp" in path.read_text(encoding="utf-8")
     }
-    assert users == {"fetch", "connection", "cookies", "trouble"}
+    assert users == {"fetch", "exchange", "connection", "cookies", "trouble"}

@@ -16,7 +16,8 @@ from tests.servers import RESET, Pause, Reply, Request, ScriptedServer, Step, pa
 
 from shoal.connection import MAX_HEAD_BYTES
 from shoal.errors import ConfigError
-from shoal.fetch import MAX_HEADER_BYTES, Fetcher, FetchSettings
+from shoal.exchange import MAX_HEADER_BYTES
+from shoal.fetch import Fetcher, FetchSettings
 from shoal.model import Failure, Response
 
 T = TypeVar("T")
@@ -521,12 +522,12 @@ def test_bytes_behind_a_response_are_not_the_next_one(stray: bytes, pause: float
 
 
 def test_the_oldest_idle_connection_is_given_up(run: Run) -> None:
-    """No more are kept idle than may be in use, so that a wide crawl does not run out of sockets."""
+    """Only so many are kept idle, so that a wide crawl does not run out of sockets."""
     hosts = [f"127.0.0.{number}" for number in range(1, 5)]
     servers = [ScriptedServer({"/": page(b"x")}, host=host) for host in hosts]
     with servers[0], servers[1], servers[2], servers[3]:
         order = [*servers, servers[3], servers[2], servers[0]]
-        outcomes = run(fetched(*(server.url() for server in order), connections=2))
+        outcomes = run(fetched(*(server.url() for server in order), idle_connections=2))
     assert all(isinstance(outcome, Response) for outcome in outcomes)
     assert [server.connections for server in servers] == [2, 1, 1, 1]
 

@@ -15,6 +15,7 @@ from shoal.errors import ConfigError
 from shoal.frontier import Frontier
 from shoal.frontier.tickets import Pace, Ticket
 from shoal.local import Job
+from shoal.meter import Meter
 from shoal.slice import Bench, Dresses
 from shoal.tickets import Desk
 
@@ -77,6 +78,10 @@ class Office:
     def bench(self) -> Bench:
         """For slices in this thread."""
         return self._benches.get()
+
+    def meters(self) -> list[Meter]:
+        """What the slices of this process have done."""
+        return [bench.meter for bench in self._benches.of_this_process()]
 
     def close_benches(self) -> None:
         """Those of this process, when it ends."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from celery import Task
 from celery.app.task import Context
@@ -19,14 +19,16 @@ from shoal.celery.office import Office, office_of
 from shoal.celery.result import Scrape
 from shoal.crawl import check_url
 from shoal.errors import ConfigError, FrontierUnavailable
+from shoal.frontier import Frontier
 from shoal.frontier.base import check_priority
 from shoal.frontier.snapshot import chunked
 from shoal.model import Lease, Link
 from shoal.parse import Page
-from shoal.produce import Counts
+from shoal.produce import Counts, adding, batch_size
 from shoal.urls import normalize
 
 BATCH = 1_000
+T = TypeVar("T")
 
 _WITHOUT_MEANING = frozenset(
     {
@@ -109,23 +111,33 @@ class ScrapeTask(Task):  # type: ignore[misc]
         return Scrape(link, bool(new), self.app, lambda: self.office.desk().frontier)
 
     def map_urls(self, urls: Iterable[str], *, priority: int = 0, countdown: float = 0.0) -> Counts:
-        """Put many URLs into the frontier, in large steps; returns how many were new, known, rejected."""
+        """Put many URLs into the frontier, in large steps; returns how many were new, known, rejected.
+
+        Waits while `max_queued` of the crawl are queued. Raises kombu's OperationalError if the frontier
+        cannot be reached: what was added until then stays.
+        """
         counts, spelling = Counts(), self.office.job.crawl.spelling()
         check_priority(priority, "the URLs")
-        for batch in chunked(urls, BATCH):
-            spelled = [normalize(url, None, spelling) for url in batch]
-            links = [Link(url=url, priority=priority, delay_s=countdown) for url in spelled if url]
-            new = self._add(links)
-            counts.new += new
-            counts.known += len(links) - new
-            counts.rejected += len(batch) - len(links)
+        frontier = _reachable(self._limited)
+        with adding(frontier, _reachable) as wait_for_room:
+            for batch in chunked(urls, batch_size(frontier, BATCH)):
+                spelled = [normalize(url, None, spelling) for url in batch]
+                links = [Link(url=url, priority=priority, delay_s=countdown) for url in spelled if url]
+                wait_for_room()
+                new = self._add(links)
+                counts.new += new
+                counts.known += len(links) - new
+                counts.rejected += len(batch) - len(links)
         return counts
 
     def _add(self, links: list[Link]) -> int:
-        try:
-            return self.office.desk().add(links)
-        except FrontierUnavailable as error:
-            raise OperationalError(str(error)) from error
+        return _reachable(lambda: self.office.desk().add(links))
+
+    def _limited(self) -> Frontier:
+        """The frontier, with the limits of the crawl, which no worker may have set yet."""
+        frontier = self.office.desk().frontier
+        frontier.configure(self.office.job.crawl.limits())
+        return frontier
 
     def _link(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], priority: int, delay_s: float, key: str
@@ -233,6 +245,14 @@ class ScrapeTask(Task):  # type: ignore[misc]
         if throw:
             raise retry from exc
         return retry
+
+
+def _reachable(call: Callable[[], T]) -> T:
+    """What Celery raises if a broker cannot be reached, for a frontier."""
+    try:
+        return call()
+    except FrontierUnavailable as error:
+        raise OperationalError(str(error)) from error
 
 
 def _refuse(options: Mapping[str, Any]) -> None:

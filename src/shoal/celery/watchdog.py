@@ -12,10 +12,11 @@ from weakref import WeakSet
 
 import click
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
+from billiard.process import current_process
 from celery import Celery, bootsteps, signals
 from celery.worker.control import inspect_command
 
-from shoal.celery import drain, slices
+from shoal.celery import drain, metrics, slices
 from shoal.celery.office import SLICE, Office, offices
 from shoal.due import revisit_due
 from shoal.errors import FrontierUnavailable, ShoalError, StoreUnavailable
@@ -39,6 +40,7 @@ def install(app: Celery) -> None:
     """Let every worker of this app have one."""
     _installed.add(app)
     app.steps["worker"].add(Watchdog)
+    app.user_options["worker"].update(metrics.OPTIONS)
     for signal, receiver in _RECEIVERS:
         signal.connect(receiver, weak=False)
     inspect_command()(shoal)
@@ -49,7 +51,9 @@ class Watchdog(bootsteps.StartStopStep):  # type: ignore[misc]
 
     requires = ("celery.worker.components:Timer", "celery.worker.components:Pool")
 
-    def __init__(self, worker: Any, **options: Any) -> None:
+    def __init__(
+        self, worker: Any, metrics_port: int | None = None, metrics_host: str = "", **options: Any
+    ) -> None:
         pool = worker.pool_cls.__module__.rpartition(".")[2]
         if pool in GREEN:
             raise click.UsageError(
@@ -60,12 +64,15 @@ class Watchdog(bootsteps.StartStopStep):  # type: ignore[misc]
         self._ticks: list[Any] = []
         self._unprepared = [*offices(worker.app).values()]
         drain.make()
+        metrics.announce(metrics_port, metrics_host)
         worker.shoal = self
         _drain_before_soft_shutdown(worker)
 
     def start(self, worker: Any) -> None:
         """The pool has started, the consumer has not."""
         self._prepare()
+        if not worker.pool_cls.__module__.endswith(".prefork"):
+            metrics.serve(worker.app, 0)  # slices run in this process
         for office in offices(worker.app).values():
             self._ticks.append(
                 worker.timer.call_repeatedly(office.pace.tick_s, self.tick, args=(worker, office))
@@ -193,8 +200,16 @@ def _lost(task: Any, args: Any) -> None:
             _safely(office, lambda desk: desk.fail(Ticket(slot, generation), lost=True))
 
 
+def _child_begins(**_: Any) -> None:
+    """A process of a pool that forks or spawns."""
+    number = getattr(current_process(), "index", 0)
+    for app in [*_installed]:
+        metrics.serve(app, number)
+
+
 def _close(**_: Any) -> None:
     """A process that has run slices ends."""
+    metrics.stop()
     for app in [*_installed]:
         for office in offices(app).values():
             try:
@@ -229,6 +244,7 @@ _RECEIVERS = (
     (signals.worker_shutting_down, _drain),
     (signals.task_failure, _failed),
     (signals.task_revoked, _revoked),
+    (signals.worker_process_init, _child_begins),
     (signals.worker_process_shutdown, _close),
     (signals.worker_shutdown, _close),
 )

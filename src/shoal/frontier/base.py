@@ -42,6 +42,7 @@ from shoal.model import (
     Item,
     Limits,
     Link,
+    Minute,
     Outcome,
     PageRecord,
     Stats,
@@ -270,6 +271,14 @@ class Frontier(ABC):
     @abstractmethod
     def cuts(self) -> dict[tuple[str, str], int]:
         """How many links each trap rule has cut, by (rule, host), those that are not remembered included."""
+
+    @abstractmethod
+    def history(self, since: float, *, now: float | None = None) -> list[Minute]:
+        """The minutes from that of `since` (seconds since 1970) on in which something happened, in order.
+
+        Each tells by how much the counters grew in it, in the same steps as they did; what is taken away from
+        a counter (`redrive`, `revisit`, `forget`, `purge`) is not told. The last 3 days are kept.
+        """
 
     @abstractmethod
     def claim(self, contents: Sequence[tuple[int, str]]) -> list[str]:

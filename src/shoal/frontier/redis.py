@@ -13,6 +13,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import product
+from math import inf
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,6 +21,7 @@ from msgspec.structs import astuple, replace
 
 from shoal.errors import ConfigError, FrontierError, FrontierUnavailable
 from shoal.frontier.base import Frontier, check_priority, worker_records
+from shoal.frontier.history import MINUTES, in_ms, pack_minute, read_minute, window
 from shoal.frontier.host_keys import ByAddress, HostKey
 from shoal.frontier.redis_server import Bell, Server, escaped
 from shoal.frontier.redis_values import (
@@ -53,6 +55,7 @@ from shoal.model import (
     Lease,
     Limits,
     Link,
+    Minute,
     Outcome,
     PageRecord,
     State,
@@ -87,8 +90,10 @@ _COUNTERS = (
     "items",
     "size_bytes",
     "fetches",
+    "retries",
     "losses",
 )
+_MOVED = ("items", "size_bytes", "fetches", "retries", "losses")
 
 
 class RedisFrontier(Frontier):
@@ -258,6 +263,7 @@ class RedisFrontier(Frontier):
             **{name: number(name) for name in _COUNTERS},
             by_priority=tuple(number(f"priority_{priority}") for priority in range(10)),
             ready_hosts=ready_hosts,
+            elapsed_s=number("elapsed_ms") / 1000,
             oldest_s=float(oldest_s),
             producers=producers,
             paused=bool(number("paused")),
@@ -460,6 +466,14 @@ class RedisFrontier(Frontier):
                 counts[rule, host] = int(count)
         return counts
 
+    def history(self, since: float, *, now: float | None = None) -> list[Minute]:
+        with self._server.translated():
+            told = window(since, self._redis.time()[0] if now is None else now)
+            slots = [minute % MINUTES for minute in told]
+            packed = self._redis.hmget(self._key("history"), slots) if slots else []
+        minutes = [msgspec.msgpack.decode(each) for each in packed if each is not None]
+        return [read_minute(*each) for each in minutes if each[0] in told]
+
     def claim(self, contents: Sequence[tuple[int, str]]) -> list[str]:
         return [
             url.decode() for url in self._call("claim", *(str(part) for each in contents for part in each))
@@ -521,6 +535,9 @@ class RedisFrontier(Frontier):
             fetches=stats.fetches,
             losses=stats.losses,
             token=int(self._get("token") or 0),
+            retries=stats.retries,
+            elapsed_s=stats.elapsed_s,
+            history=tuple(self.history(-inf)),
         )
         return Snapshot(
             crawl,
@@ -590,7 +607,8 @@ class RedisFrontier(Frontier):
         self.pause()
         self.configure(crawl.limits)
         self.describe(crawl.description)
-        counters = {name: getattr(crawl, name) for name in ("items", "size_bytes", "fetches", "losses")}
+        counters = {name: getattr(crawl, name) for name in _MOVED}
+        counters["elapsed_ms"] = in_ms(crawl.elapsed_s)
         counters["token"] = max(int(self._get("token") or 0), crawl.token)
         with self._server.translated():
             self._redis.hset(self._key("crawl"), mapping=counters)
@@ -606,6 +624,7 @@ class RedisFrontier(Frontier):
             self._call("load", [], [pack_page_state(state, host_key) for state in some_pages])
         for some_contents in chunked(contents, CHUNK):
             self.claim(some_contents)
+        self._load_history(crawl.history)
         if not crawl.paused:
             self.resume()
 
@@ -616,6 +635,15 @@ class RedisFrontier(Frontier):
                     at_once.hset(self._key("cuts"), f"{rule}\n{state.host}", count)
                 if state.shapes:
                     at_once.hset(self._key(f"shapes:{state.host}"), mapping=dict(state.shapes))
+            at_once.execute()
+
+    def _load_history(self, minutes: Iterable[Minute]) -> None:
+        """Instead of what there is."""
+        packed = [pack_minute(each) for each in minutes]
+        with self._server.translated(), self._redis.pipeline() as at_once:
+            at_once.delete(self._key("history"))
+            for each in packed:
+                at_once.hset(self._key("history"), each[0] % MINUTES, msgspec.msgpack.encode(each))
             at_once.execute()
 
     def _ended(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from msgspec import Struct
 
 from shoal.caution import Caution
-from shoal.model import Limits, Link, State, Visit
+from shoal.model import Limits, Link, Minute, State, Visit
 
 Value = TypeVar("Value")
 
@@ -25,6 +25,9 @@ class CrawlState(Struct, frozen=True):
     size_bytes: int
     fetches: int
     losses: int
+    retries: int = 0
+    elapsed_s: float = 0.0
+    history: tuple[Minute, ...] = ()
     token: int = 0
     """The last one given: those of stores go on growing."""
 

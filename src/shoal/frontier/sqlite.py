@@ -41,6 +41,7 @@ from shoal.model import (
     Item,
     Limits,
     Link,
+    Minute,
     Outcome,
     PageRecord,
     Politeness,
@@ -58,7 +59,7 @@ Dumped = TypeVar("Dumped")
 _HOST = ", ".join(HOST_COLUMNS)
 _TABLES = (
     *("hosts", "pages", "leases", "items", "positions", "producers", "ages", "workers"),
-    *("cuts", "shapes", "contents", "names"),
+    *("cuts", "shapes", "contents", "names", "history"),
 )
 _RECORD = """
     SELECT p.url, p.state, p.priority, p.depth, p.attempts, p.losses, coalesce(h.host, ''),
@@ -349,6 +350,10 @@ class SqliteFrontier(Frontier):
         with self._step() as step:
             return step.cuts.counts()
 
+    def history(self, since: float, *, now: float | None = None) -> list[Minute]:
+        with self._step(now) as step:
+            return step.history(since)
+
     def claim(self, contents: Sequence[tuple[int, str]]) -> list[str]:
         with self._step() as step:
             return step.cuts.claim(contents)
@@ -468,6 +473,8 @@ class SqliteFrontier(Frontier):
                 load_pages(step, some_pages)
         for some_contents in chunked(contents, CHUNK):
             self.claim(some_contents)
+        with self._step() as step:
+            step.load_history(crawl.history)
         if not crawl.paused:
             self.resume()
 

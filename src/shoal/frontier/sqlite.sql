@@ -35,7 +35,9 @@ CREATE TABLE crawls (
     items         INTEGER NOT NULL DEFAULT 0,
     size_bytes    INTEGER NOT NULL DEFAULT 0,
     fetches       INTEGER NOT NULL DEFAULT 0,
-    losses        INTEGER NOT NULL DEFAULT 0
+    retries       INTEGER NOT NULL DEFAULT 0,
+    losses        INTEGER NOT NULL DEFAULT 0,
+    elapsed_ms    INTEGER NOT NULL DEFAULT 0
 );
 
 CREATE TABLE hosts (
@@ -108,6 +110,22 @@ CREATE TABLE ages (                              -- queued pages by the minute i
     age           INTEGER NOT NULL,
     queued        INTEGER NOT NULL,
     PRIMARY KEY (crawl, age)
+) WITHOUT ROWID;
+
+CREATE TABLE history (                           -- see frontier/history.py: what a minute brought
+    crawl         INTEGER NOT NULL,
+    minute        INTEGER NOT NULL,
+    done          INTEGER NOT NULL,
+    dead          INTEGER NOT NULL,
+    skipped       INTEGER NOT NULL,
+    fetches       INTEGER NOT NULL,
+    retries       INTEGER NOT NULL,
+    losses        INTEGER NOT NULL,
+    found         INTEGER NOT NULL,
+    items         INTEGER NOT NULL,
+    size_bytes    INTEGER NOT NULL,
+    elapsed_ms    INTEGER NOT NULL,
+    PRIMARY KEY (crawl, minute)
 ) WITHOUT ROWID;
 
 CREATE TABLE cuts (                              -- links that trap rules have cut

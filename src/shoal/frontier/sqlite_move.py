@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping
+from math import inf
 from typing import Any
 
 import msgspec
 
 from shoal.caution import Caution
+from shoal.frontier.history import in_ms
 from shoal.frontier.snapshot import CrawlState, HostState, PageState
 from shoal.frontier.sqlite_step import Step, marks, pack_extra, read_link, read_visit, to_json
 from shoal.model import Link
@@ -49,6 +51,9 @@ def dump_crawl(step: Step) -> CrawlState:
         fetches=step.crawl.fetches,
         losses=step.crawl.losses,
         token=step.crawl.token,
+        retries=step.crawl.retries,
+        elapsed_s=step.crawl.elapsed_ms / 1000,
+        history=tuple(step.history(-inf)),
     )
 
 
@@ -61,6 +66,8 @@ def load_crawl(step: Step, crawl: CrawlState) -> None:
     step.crawl.fetches = crawl.fetches
     step.crawl.losses = crawl.losses
     step.crawl.token = max(step.crawl.token, crawl.token)
+    step.crawl.retries = crawl.retries
+    step.crawl.elapsed_ms = in_ms(crawl.elapsed_s)
     for store, length in crawl.positions.items():
         step.record_position(store, length)
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from shoal.errors import ConfigError, FrontierError
+from shoal.frontier.history import GAINS, read_minute
 from shoal.frontier.snapshot import CrawlState, HostState, Snapshot
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.frontier.sqlite_file import APPLICATION_ID
@@ -18,6 +19,7 @@ from shoal.frontier.sqlite_move import dumped_host, dumped_page
 from shoal.model import Limits
 
 FURTHEST = 1 << 40  # no row has a higher number
+_HISTORY = f"SELECT minute, {', '.join(GAINS)} FROM history WHERE crawl = ? ORDER BY minute"
 
 
 def recover(damaged: str, target: str) -> tuple[int, int]:
@@ -50,19 +52,22 @@ def _recover_crawl(db: sqlite3.Connection, row: sqlite3.Row, target: str) -> tup
         description=msgspec.json.decode(row["description"]),
         limits=msgspec.json.decode(row["limits"], type=Limits),
         paused=bool(row["paused"]),
-        positions=dict(_pairs(db, "store, length FROM positions", belongs)),
+        positions=dict(_read(db, "SELECT store, length FROM positions WHERE crawl = ?", belongs)),
         items=max(row["items"], len(items)),
         size_bytes=row["size_bytes"],
         fetches=row["fetches"],
         losses=row["losses"],
+        retries=row["retries"],
+        elapsed_s=row["elapsed_ms"] / 1000,
+        history=tuple(read_minute(*minute) for minute in _read(db, _HISTORY, belongs)),
         token=row["token"],
     )
     snapshot = Snapshot(
         crawl,
-        names=iter(_pairs(db, "name, host FROM names", belongs)),
+        names=iter(_read(db, "SELECT name, host FROM names WHERE crawl = ?", belongs)),
         hosts=(_host(db, host) for host in _rows(db, "hosts") if host["crawl"] == belongs),
         pages=(dumped_page(page) for page in _rows(db, "pages") if page["crawl"] == belongs),
-        contents=iter(_pairs(db, "digest, url FROM contents", belongs)),
+        contents=iter(_read(db, "SELECT digest, url FROM contents WHERE crawl = ?", belongs)),
     )
     with SqliteFrontier(target, row["name"]) as frontier:
         frontier.load(snapshot)
@@ -71,18 +76,18 @@ def _recover_crawl(db: sqlite3.Connection, row: sqlite3.Row, target: str) -> tup
 
 
 def _host(db: sqlite3.Connection, row: sqlite3.Row) -> HostState:
-    where = row["crawl"], row["id"]
-    cuts = _pairs(db, "rule, count FROM cuts", *where)
-    return dumped_host(row, dict(cuts), dict(_pairs(db, "shape, count FROM shapes", *where)))
+    where = f"WHERE crawl = ? AND host = {row['id']}"
+    cuts = _read(db, f"SELECT rule, count FROM cuts {where}", row["crawl"])
+    shapes = _read(db, f"SELECT shape, count FROM shapes {where}", row["crawl"])
+    return dumped_host(row, dict(cuts), dict(shapes))
 
 
-def _pairs(db: sqlite3.Connection, what: str, crawl: int, host: int | None = None) -> list[tuple[Any, Any]]:
-    """Rows of two columns, of a crawl or one of its hosts: as far as they can be read."""
-    pairs: list[tuple[Any, Any]] = []
+def _read(db: sqlite3.Connection, query: str, crawl: int) -> list[Any]:
+    """What a crawl has in a small table, as far as it can be read."""
+    rows: list[tuple[Any, ...]] = []
     with suppress(sqlite3.DatabaseError):
-        of_host = "" if host is None else f" AND host = {host}"
-        pairs.extend(map(tuple, db.execute(f"SELECT {what} WHERE crawl = ?{of_host}", (crawl,))))
-    return pairs
+        rows.extend(map(tuple, db.execute(query, (crawl,))))
+    return rows
 
 
 def _rows(db: sqlite3.Connection, table: str) -> Iterator[sqlite3.Row]:

@@ -13,6 +13,7 @@ import msgspec
 
 from shoal import caution
 from shoal.caution import WELL, Caution
+from shoal.frontier.history import GAINS
 from shoal.model import Limits, Outcome, Stats
 
 TOKENS_PER_S = 10_000
@@ -50,12 +51,23 @@ class CrawlRow:
     items: int
     size_bytes: int
     fetches: int
+    retries: int
     losses: int
+    elapsed_ms: int
 
     @classmethod
     def empty(cls, *, epoch: int, token: int) -> CrawlRow:
         """A crawl that knows nothing."""
         return cls(**dict.fromkeys(CRAWL_COLUMNS, 0) | {"epoch": epoch, "token": token})
+
+    @property
+    def found(self) -> int:
+        """How many URLs are known."""
+        return self.queued + self.overflow + self.leased + self.done + self.dead + self.skipped
+
+    def gains(self, before: CrawlRow) -> list[int]:
+        """By how much each of GAINS has grown; 0 for what has shrunk."""
+        return [max(0, now - then) for now, then in zip(_totals(self), _totals(before), strict=True)]
 
     def next_token(self, now: float) -> int:
         """Tokens grow even if the file went back to an earlier moment: stores know rows by them."""
@@ -108,7 +120,9 @@ class CrawlRow:
             items=self.items,
             size_bytes=self.size_bytes,
             fetches=self.fetches,
+            retries=self.retries,
             losses=self.losses,
+            elapsed_s=self.elapsed_ms / 1000,
             oldest_s=oldest_s,
             producers=producers,
             paused=bool(self.paused),
@@ -236,4 +250,5 @@ class HostRow:
 CRAWL_COLUMNS = tuple(each.name for each in fields(CrawlRow))
 HOST_COLUMNS = tuple(each.name for each in fields(HostRow))[:-2]
 crawl_values = attrgetter(*CRAWL_COLUMNS)
+_totals = attrgetter(*GAINS)
 host_values = attrgetter(*HOST_COLUMNS)

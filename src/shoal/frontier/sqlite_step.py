@@ -17,6 +17,7 @@ import msgspec
 from shoal.caution import GIVEN_UP, WELL, given_up_after
 from shoal.errors import FrontierError
 from shoal.frontier.base import AT_ONCE, check_priority
+from shoal.frontier.history import GAINS, MINUTES, in_ms, minute_of, pack_minute, read_minute, window
 from shoal.frontier.host_keys import HostKey
 from shoal.frontier.seen import SeenCache
 from shoal.frontier.sqlite_cuts import Cuts
@@ -28,7 +29,7 @@ from shoal.frontier.sqlite_rows import (
     crawl_values,
     host_values,
 )
-from shoal.model import HostRecord, Lease, Limits, Link, Outcome, State, Visit
+from shoal.model import HostRecord, Lease, Limits, Link, Minute, Outcome, State, Visit
 from shoal.scope import HOST_KEYS
 from shoal.urls import fingerprint
 
@@ -40,6 +41,10 @@ _Row = tuple[Any, ...]
 _HOST = ", ".join(HOST_COLUMNS)
 _NEXT = "id, fingerprint, url, priority, depth, attempts, losses, extra, visit, added_at"
 _SAVE_CRAWL = f"UPDATE crawls SET {', '.join(f'{name} = ?' for name in CRAWL_COLUMNS)} WHERE id = ?"
+_SAVE_GAINS = (
+    f"INSERT INTO history VALUES ({', '.join('?' * (2 + len(GAINS)))})"
+    f" ON CONFLICT DO UPDATE SET {', '.join(f'{name} = {name} + excluded.{name}' for name in GAINS)}"
+)
 _SAVE_HOST = f"UPDATE hosts SET {', '.join(f'{name} = ?' for name in HOST_COLUMNS)} WHERE id = ?"
 
 
@@ -82,6 +87,30 @@ class Step:
         values = crawl_values(self.crawl)
         if values != self._loaded:
             self.db.execute(_SAVE_CRAWL, (*values, self.id))
+            self._save_gains(self.crawl.gains(CrawlRow(*self._loaded)))
+
+    def _save_gains(self, gains: list[int]) -> None:
+        """Add to the present minute, and drop those that have left the window."""
+        if any(gains):
+            minute = minute_of(self.now)
+            self.db.execute(_SAVE_GAINS, (self.id, minute, *gains))
+            self.db.execute(
+                "DELETE FROM history WHERE crawl = ? AND minute <= ?", (self.id, minute - MINUTES)
+            )
+
+    def history(self, since: float) -> list[Minute]:
+        told = window(since, self.now)
+        rows = self.db.execute(
+            f"SELECT minute, {', '.join(GAINS)} FROM history WHERE crawl = ? AND minute BETWEEN ? AND ?"
+            " ORDER BY minute",
+            (self.id, told.start, told.stop - 1),
+        )
+        return [read_minute(*row) for row in rows]
+
+    def load_history(self, minutes: Iterable[Minute]) -> None:
+        """Instead of what there is."""
+        self.db.execute("DELETE FROM history WHERE crawl = ?", (self.id,))
+        self.db.executemany(_SAVE_GAINS, [(self.id, *pack_minute(minute)) for minute in minutes])
 
     def _save_ages(self) -> None:
         moved = [(self.id, age, by) for age, by in self._ages.items() if by]
@@ -538,7 +567,9 @@ class Step:
         lease, host = outcome.lease, self._host(held.host)
         host.learn(outcome, self.now, self.limits)
         self.crawl.size_bytes += outcome.size_bytes
+        self.crawl.elapsed_ms += in_ms(outcome.elapsed_s)
         again = outcome.state == "queued"
+        self.crawl.retries += again
         delayed = again and outcome.retry_s > 0
         if again:
             self.queue(host, lease.link.priority, held.added_at, delayed=delayed, retrying=True)

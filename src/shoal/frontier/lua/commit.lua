@@ -29,6 +29,7 @@ for _, v in ipairs(whole and outcomes or {}) do
   learn(h, sign, now - age_s, elapsed_s, crawl_delay, pause_s)
   count('fetches', 1)
   count('size_bytes', size)
+  count('elapsed_ms', math.floor(elapsed_s * 1000 + 0.5))
   count('items', items)
   link[3] = link[3] + 1
   if visit ~= '' then set_visit(link, visit) end
@@ -38,6 +39,7 @@ for _, v in ipairs(whole and outcomes or {}) do
   elseif state ~= 'queued' then
     record_end(state, lease, reason, error, status)
   else
+    count('retries', 1)
     link[6], link[7], link[8], link[9], link[10] = link[6] or '', link[7] or '', reason, error, status
     if retry_s > 0 then
       delay(lease.host, lease.priority, link, now + retry_s)

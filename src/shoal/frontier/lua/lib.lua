@@ -20,6 +20,7 @@
 -- base:visited     zset    identity of pages that ended, whatever their state, and are to be; score: when
 -- base:seen:N      set     fingerprints, as decimal numbers so that Redis keeps them as an intset
 -- base:aged        hash    minute -> how many queued links were found in it; base:ages: zset of these minutes
+-- base:history     hash    minute % MINUTES -> msgpack {minute, ...}: GAINS of history.py, what the minute brought
 -- base:cuts        hash    RULE \n HOST -> how many links the rule has cut
 -- base:shapes:HOST hash    shape -> how many links of it the host has had
 -- base:names       hash    name of a host -> its host key, if politeness is by address
@@ -626,6 +627,28 @@ local function finished()
   return current('leased') == 0 and nothing_left and producers() == 0
 end
 
+local MINUTE, MINUTES = 60, 4320  -- as in history.py
+local GAINS = {
+  'done', 'dead', 'skipped', 'fetches', 'retries', 'losses', 'known', 'items', 'size_bytes', 'elapsed_ms',
+}
+
+-- Add to the present minute what the counters gain. An older minute in its place has left the window.
+local function save_gains()
+  local minute, kept
+  for at, name in ipairs(GAINS) do
+    if (deltas[name] or 0) > 0 then
+      if not kept then
+        minute = math.floor(now / MINUTE)
+        local packed = call('HGET', key('history'), minute % MINUTES)
+        kept = packed and unpack_(packed)
+        if not kept or kept[1] ~= minute then kept = {minute, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0} end
+      end
+      kept[at + 1] = kept[at + 1] + deltas[name]
+    end
+  end
+  if kept then call('HSET', key('history'), minute % MINUTES, pack(kept)) end
+end
+
 local IDLE_S = 60  -- a worker that did not ask again for so long is dead
 
 -- Write back what has changed, and wake as many idle workers as there is work for, or all at the end; those
@@ -635,6 +658,7 @@ local function save(always)
   save_hosts()
   local changed = next(deltas) ~= nil or always
   local ended = finished()
+  save_gains()
   for name, by in pairs(deltas) do call('HINCRBY', key('crawl'), name, by) end
   for age, by in pairs(ages) do
     if by ~= 0 and tonumber(call('HINCRBY', key('aged'), age, by)) > 0 then
