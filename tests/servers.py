@@ -18,7 +18,7 @@ import struct
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, Self, TypeAlias
 
@@ -148,24 +148,30 @@ class ScriptedServer:
     async def _converse(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: int
     ) -> None:
-        try:
+        async with closed(writer):
             while request := await read_request(reader, connection):
                 self.requests.append(request)
                 answer = self._answer(request)
                 if not await act(answer.steps, writer) or not answer.keep:
                     break
-        except (OSError, ssl.SSLError):
-            pass  # the client went away
-        finally:
-            writer.close()
-            with contextlib.suppress(OSError, ssl.SSLError):
-                await writer.wait_closed()
 
     def _answer(self, request: Request) -> Reply:
         if not isinstance(self._routes, Mapping):
             return self._routes(request)
         answer = self._routes.get(request.target, NOT_FOUND)
         return answer if isinstance(answer, Reply) else answer(request)
+
+
+@contextlib.asynccontextmanager
+async def closed(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
+    """Close the connection at the end of what is done with it, which is also when the client goes away."""
+    try:
+        with contextlib.suppress(OSError, ssl.SSLError):
+            yield
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError, ssl.SSLError):
+            await writer.wait_closed()
 
 
 async def read_request(reader: asyncio.StreamReader, connection: int) -> Request | None:

@@ -62,14 +62,22 @@ class Access:
         accepts: Callable[[str], bool] | None = None,
         max_body_bytes: int | None = None,
         cut: bool = False,
+        again: bool = False,
     ) -> Response | Failure:
         """As `Fetcher.fetch`. Raises LoginFailed if the crawl cannot log in.
 
-        `headers` may only be conditions: with a cache they are left out, since a 304 is nothing to keep.
+        `again`: the site itself is wanted, whatever the cache has, which gets the new answer. `headers` may
+        only be conditions, and come with `again` alone: a cached answer may be none of what they are about.
         """
         if self._cache is None:
             return await self._ask(url, accepts, max_body_bytes, cut, headers)
-        return await self._replay(self._cache, url, accepts, max_body_bytes, cut)
+        key = self._key(url, max_body_bytes, cut)
+        if not again:
+            limit = self._crawl.settings.max_body_bytes if max_body_bytes is None else max_body_bytes
+            kept = self._cache.get(key, url, accepts=accepts, limit=limit)
+            if kept is not None:
+                return kept
+        return await self._keep(self._cache, key, url, accepts, max_body_bytes, cut, headers)
 
     async def page(self, url: str, link: Link) -> Page:
         """The page that a URL leads to, redirects followed, whatever its status; nothing is tried again.
@@ -85,20 +93,17 @@ class Access:
         retries = replace(self._crawl.retries(), max_attempts=1)
         return await AsyncSession(send, retries, self._crawl.spelling(), link).get(url)
 
-    async def _replay(
+    async def _keep(
         self,
         cache: Cache,
+        key: str,
         url: str,
         accepts: Callable[[str], bool] | None,
         max_body_bytes: int | None,
         cut: bool,
+        headers: Headers,
     ) -> Response | Failure:
-        """From the cache, or from the site and then into it."""
-        key = self._key(url, max_body_bytes, cut)
-        limit = self._crawl.settings.max_body_bytes if max_body_bytes is None else max_body_bytes
-        kept = cache.get(key, url, accepts=accepts, limit=limit)
-        if kept is not None:
-            return kept
+        """From the site, and into the cache."""
         kind, read = None, True
 
         def ask(media_type: str) -> bool:
@@ -106,7 +111,7 @@ class Access:
             kind, read = media_type, accepts is None or accepts(media_type)
             return read
 
-        answer = await self._ask(url, ask, max_body_bytes, cut)
+        answer = await self._ask(url, ask, max_body_bytes, cut, headers)
         if isinstance(answer, Response):
             cache.put(key, answer, kind=kind, read=read)
         return answer
@@ -120,7 +125,7 @@ class Access:
         accepts: Callable[[str], bool] | None,
         max_body_bytes: int | None,
         cut: bool,
-        headers: Headers = (),
+        headers: Headers,
     ) -> Response | Failure:
         if self._login is not None:
             await self._login.ready()

@@ -249,8 +249,8 @@ crawl_options = _options(
     click.option("--no-adapt", is_flag=True, help="Ask no less of hosts that are slow, busy or failing."),
     click.option(
         "--politeness",
-        type=click.Choice(["host", "domain"]),
-        help="Whether delays and limits are about each host (default) or a whole domain.",
+        type=click.Choice(["host", "domain", "address"]),
+        help="Whether delays and limits are about each host (default), a whole domain or an IP address.",
     ),
     click.option(
         "--retries", type=Whole(0), metavar="N", help="Further tries of a failed fetch (default 3)."
@@ -394,7 +394,6 @@ def _crawl(
 ) -> int:
     from shoal import local, log, report
     from shoal.metrics import Address
-    from shoal.model import SEEN_FIELDS
     from shoal.progress import progress
 
     made.change(**_settings(**settings))
@@ -408,7 +407,7 @@ def _crawl(
         frontier=place,
         output=output,
         csv_safe=csv_safe,
-        fields=columns + SEEN_FIELDS if columns and made.settings.revisit_s else columns,
+        fields=columns,
         fixed=fixed,
         processes=processes,
         drain=drain,
@@ -841,6 +840,11 @@ def resume(frontier: Frontier) -> None:
 @click.argument("urls", metavar="[URL]...", nargs=-1)
 @click.option("--from", "file", metavar="FILE", help="Read URLs from it, one a line (or JSON); - is stdin.")
 @click.option("--sitemap", "sitemaps", multiple=True, metavar="URL", help="Read URLs from a sitemap.")
+@click.option(
+    "--scraper",
+    metavar="SCRAPER.py[:NAME]",
+    help="Read sitemaps with the headers, credentials and login of this scraper.",
+)
 @click.option("--priority", type=Whole(0, 9), default=0, metavar="N", help="0..9; higher runs sooner.")
 @click.option(
     "--max-queued", type=Whole(1), metavar="N", help="Wait while so many are queued: the crawl's own limit."
@@ -851,6 +855,7 @@ def add(
     urls: Sequence[str],
     file: str | None,
     sitemaps: Sequence[str],
+    scraper: str | None,
     priority: int,
     max_queued: int | None,
 ) -> None:
@@ -859,19 +864,23 @@ def add(
     Lines that are no URLs are written to FILE.rejects with the reason. While it runs the crawl cannot be
     finished.
     """
-    from shoal import report
+    from shoal import access, report
     from shoal.model import Link
     from shoal.produce import Producer
+    from shoal.scraper import load
 
     if not (urls or file or sitemaps):
         raise ConfigError("which URLs? Give URLs, --from FILE or --sitemap URL")
+    made = load(scraper) if scraper else None
+    if made is not None:
+        access.check(made)
     _let_it_be_caught()
     producer = Producer(frontier, priority=priority, max_queued=max_queued)
     producer.add(Link(url=report.spelled(frontier, url), priority=priority) for url in urls)
     if file is not None:
         producer.add_file(file)
     for url in sitemaps:
-        producer.add_sitemap(report.spelled(frontier, url))
+        producer.add_sitemap(report.spelled(frontier, url), made)
     print(report.added(producer))
 
 

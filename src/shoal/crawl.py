@@ -97,7 +97,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     adapt: bool = True
     """Ask less of hosts that are slow, busy or failing: fewer fetches at once, and further apart."""
     politeness: Politeness = "host"
-    """Whether delays and limits are about each host (with its port) or about a whole registrable domain."""
+    """Whether delays and limits are about each host (with its port), a whole registrable domain, or all names
+    that lead to one IP address."""
     host_pause_s: float = 5.0
     """The first pause of a host that is down, or busy without saying for how long; it doubles each time."""
     host_give_up: int = 8
@@ -137,17 +138,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Drop session ids from URLs: PHPSESSID, ;jsessionid= and the like."""
     avoid_traps: bool = True
     """Cut the links that the trap rules below name (see shoal.traps); None leaves one out."""
-    max_url_length: int | None = 2_048
+    max_url_length: int | None = Rules().max_url_length
     """Cut links that are longer."""
-    max_repeats: int | None = 3
+    max_repeats: int | None = Rules().max_repeats
     """Cut links whose path has the same segments so many times in a row, or one of them more often."""
-    years_ahead: int | None = 5
+    years_ahead: int | None = Rules().years_ahead
     """Cut links to pages of calendars about a later year than so many from now."""
-    years_back: int | None = None
+    years_back: int | None = Rules().years_back
     """Cut links to pages of calendars about an earlier year than so many ago."""
-    max_per_shape: int | None = None
+    max_per_shape: int | None = Rules().max_per_shape
     """Cut links beyond so many of one shape and host: /a/1/x-2 and /a/3/y-4 have the same."""
-    max_per_path: int | None = None
+    max_per_path: int | None = Rules().max_per_path
     """Cut links with a query beyond so many that have the same path."""
     duplicates: Duplicates = "keep"
     """Skip pages with the same body, or the same text, as another page: no rows of them, and no links."""
@@ -183,6 +184,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             check_url(seed)
         if self.robots_sitemaps and not self.obey_robots:
             raise ConfigError("sitemaps cannot be taken from robots.txt if it is not read: choose one")
+        if self.politeness == "address" and self.proxy is not None:
+            raise ConfigError(
+                "politeness by address cannot be had through a proxy, which looks names up itself: choose one"
+            )
         for pattern in (*self.allow, *self.deny):
             compile_glob(pattern)
 

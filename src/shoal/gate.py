@@ -11,6 +11,7 @@ import time
 from msgspec.structs import replace
 
 from shoal.access import Access
+from shoal.crawl import Settings
 from shoal.model import Failure, Response
 from shoal.policy import Retries, asked_pause_s, is_busy, location
 from shoal.robots import MAX_BYTES, Rules, from_answer
@@ -24,10 +25,13 @@ KEEP_FAILURE_S = 0.2  # shorter than any backoff: each attempt at a page asks ag
 class Gate:
     """The robots.txt rules of all origins that this process has met."""
 
-    def __init__(self, access: Access, agent: str, retries: Retries) -> None:
-        """agent: the user agent or its product token; retries: how long a pause a server may ask for."""
+    def __init__(self, access: Access, settings: Settings, retries: Retries) -> None:
+        """retries: how long a pause a server may ask for."""
         self._access = access
-        self._agent = agent
+        self._agent = settings.user_agent
+        self._again = (
+            settings.revisit_s is not None
+        )  # then sites are asked, and their rules are those of today
         self._retries = retries
         self._known: dict[str, tuple[float, Rules | Failure]] = {}
         self._reading: dict[str, asyncio.Task[Rules | Failure]] = {}
@@ -66,7 +70,7 @@ class Gate:
     async def _follow(self, url: str) -> Response | Failure:
         """RFC 9309 2.3.1.2: follow at least five redirects, even to other hosts."""
         for _ in range(MAX_REDIRECTS + 1):
-            answer = await self._access.fetch(url, max_body_bytes=2 * MAX_BYTES, cut=True)
+            answer = await self._access.fetch(url, max_body_bytes=2 * MAX_BYTES, cut=True, again=self._again)
             if isinstance(answer, Failure) or answer.status not in {301, 302, 303, 307, 308}:
                 return answer
             target = normalize(location(answer), url)

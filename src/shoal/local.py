@@ -31,7 +31,7 @@ from shoal.frontier import Frontier, open_frontier
 from shoal.liveness import reap_dead, worker_name
 from shoal.meter import Meter
 from shoal.metrics import Address, process_families, render
-from shoal.model import Stats
+from shoal.model import SEEN_FIELDS, Stats
 from shoal.place import shown
 from shoal.store import open_store
 from shoal.store.base import Store
@@ -43,6 +43,7 @@ MOST_BYTES = 65_536  # that a pipe holds
 STOPS = (signal.SIGINT, signal.SIGTERM)
 INTERRUPTED = 130  # exit code of a process that was told to stop
 FAILED = 3  # exit code of a child that has told why
+NEVER_S = 1e10  # three centuries
 
 SHARED = (
     *("scope", "allow", "deny", "max_depth", "max_pages", "max_pages_per_host", "max_queued"),
@@ -87,7 +88,9 @@ class Job(msgspec.Struct, frozen=True):
         """The store of the items, not opened yet; None if the frontier keeps them."""
         if self.output is None:
             return None
-        return open_store(self.output, crawl=self.crawl.name, fields=self.fields, csv_safe=self.csv_safe)
+        seen = SEEN_FIELDS if self.fields and self.crawl.settings.revisit_s is not None else ()
+        fields = (*self.fields, *seen)
+        return open_store(self.output, crawl=self.crawl.name, fields=fields, csv_safe=self.csv_safe)
 
 
 class Watch(Protocol):
@@ -107,6 +110,7 @@ def prepare(job: Job) -> Stats:
             raise ConfigError("this frontier keeps no rows: say with -o where they go, such as rows.jsonl")
         if not job.fresh:
             before = frontier.describe()
+            keep_revisits(job, before)
             _check_same(job, before)
             _tell_differences(job, before, frontier)
         with opened_store(job, frontier, fresh=job.fresh):
@@ -129,9 +133,20 @@ def _fixed(job: Job) -> dict[str, object]:
     return {**job.fixed, **job.crawl.identity(), "output": output, "revisit": revisits}
 
 
+def keep_revisits(job: Job, description: Mapping[str, object]) -> None:
+    """Without `--revisit` a crawl that once had it visits nothing again, but keeps what that takes."""
+    if description.get("revisit") and job.crawl.settings.revisit_s is None:
+        job.crawl.change(revisit_s=NEVER_S)
+
+
 def _check_same(job: Job, before: Mapping[str, object]) -> None:
     if not before:
         return
+    if job.crawl.settings.revisit_s is not None and not before.get("revisit"):
+        raise ConfigError(
+            f"the crawl '{job.crawl.name}' was started without --revisit, so too little is kept of its"
+            " pages to visit them again: start it once more with --fresh and --revisit, or go on without"
+        )
     for name, value in _fixed(job).items():
         if before.get(name) != value:
             raise ConfigError(

@@ -30,8 +30,8 @@ def migrate(
     source.pause()
     try:
         _wait_for_workers(source, waiting)
-        crawl, hosts, pages = source.dump()
-        target.load(replace(crawl, paused=was_paused), hosts, pages)
+        snapshot = source.dump()
+        target.load(snapshot._replace(crawl=replace(snapshot.crawl, paused=was_paused)))
     except BaseException:
         target.purge()
         if not was_paused:

@@ -226,8 +226,9 @@ class Outcome(Struct, frozen=True):
         return len(self.items) - (self.lease.visit.rows if self.lease.visit else 0)
 
 
-Politeness: TypeAlias = Literal["host", "domain"]
-"""What politeness is about: host and port, or the registrable domain with all that is below it."""
+Politeness: TypeAlias = Literal["host", "domain", "address"]
+"""What politeness is about: host and port, the registrable domain with all that is below it, or the IP
+address with all names that lead to it."""
 
 
 class Limits(Struct, frozen=True):

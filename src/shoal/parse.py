@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypeVar, overload
 
@@ -172,9 +173,10 @@ class Page:
     ) -> list[Link]:
         """The links of the page, one per URL, in the order of the document, one step deeper than the page.
 
-        Without a selector: `a`, `area`, `link rel=next` and `meta` refresh; with `iframes` also frames. With
-        one: the elements that match, or the `a` and `area` in those that are no links; with `::attr(name)`,
-        what the attribute says. What is in a `<template>` is no link, what is not http(s) is left out.
+        Without a selector: `a`, `area`, `link rel=next`, Refresh header, `meta` refresh; `iframes`: frames.
+        With one: the elements that match, or the `a` and `area` in those that are no links; with
+        `::attr(name)`, what the attribute says.
+        What is in a `<template>` is no link, what is not http(s) is left out.
         `obey_nofollow` leaves out links marked so, and all links of a page marked so.
         Raises ValueError for a priority outside 0..9, ConfigError if the selector is not valid.
         """
@@ -255,10 +257,14 @@ class Page:
         tags = ("area", "link", "meta", "iframe", "frame") if iframes else ("area", "link", "meta")
         others = {e for tag in tags for e in self._all(tag) if tag != "link" or _is_marked(e, "next")}
         leading = {element for element in others if _href(element) is not None}
-        if not leading:
-            return _hrefs(self._all("a"), _href)
-        leading.update(self._all("a"))
-        return _hrefs((e for e in self._tree.iter_elements(("a", *tags)) if e in leading), _href)
+        if leading:
+            leading.update(self._all("a"))
+            found = _hrefs((e for e in self._tree.iter_elements(("a", *tags)) if e in leading), _href)
+        else:
+            found = _hrefs(self._all("a"), _href)
+        target = _refresh(self.header("refresh") or "")
+        url = None if target is None else Base(self.url, self._spelling).join(target)
+        return found if url is None else chain([(None, url)], found)  # browsers obey the header first
 
 
 class Form(Struct, frozen=True):
@@ -567,18 +573,17 @@ def _href(element: Element) -> str | None:
         if tag == "iframe" or tag == "frame":
             return element.attr("src")
         if tag == "meta":
-            return _refresh(element)
+            is_refresh = (element.attr("http-equiv") or "").lower() == "refresh"
+            return _refresh(element.attr("content") or "") if is_refresh else None
     href = element.attr("href")
     if href is None and element.namespace is Namespace.SVG:
         return element.attr("xlink:href")
     return href
 
 
-def _refresh(meta: Element) -> str | None:
+def _refresh(content: str) -> str | None:
     """Where it sends browsers to (HTML standard 4.2.5.3, "shared declarative refresh steps")."""
-    if (meta.attr("http-equiv") or "").lower() != "refresh":
-        return None
-    found = _REFRESH.match(meta.attr("content") or "")
+    found = _REFRESH.match(content)
     return next(filter(None, found.groups()), None) if found else None
 
 

@@ -16,6 +16,7 @@ from typing import IO, TypeVar
 
 from msgspec.structs import replace
 
+from shoal.access import Access
 from shoal.crawl import Crawl
 from shoal.errors import ConfigError, FrontierUnavailable
 from shoal.fetch import Fetcher
@@ -24,6 +25,7 @@ from shoal.intake import read_link, spelling_of
 from shoal.model import Failure, Link, Response
 from shoal.policy import location
 from shoal.sitemap import MAX_BYTES, parse
+from shoal.threads import HandlerThreads
 from shoal.urls import normalize
 from shoal.worker import fetch_settings, pauses
 
@@ -114,19 +116,27 @@ class Producer:
             self.add(self._from_lines(_lines(file, name), rejects))
         self.rejects_file = rejects.name if self.counts.rejected else None
 
-    def add_sitemap(self, url: str) -> None:
-        """Add the URLs of a sitemap and of those that it lists. Raises ConfigError if one cannot be read."""
+    def add_sitemap(self, url: str, crawl: Crawl | None = None) -> None:
+        """Add the URLs of a sitemap and of those that it lists.
+
+        crawl: with whose settings, credentials and login they are fetched.
+        Raises ConfigError if one cannot be read, LoginFailed.
+        """
+        made = crawl or Crawl("sitemap")
+        made.change(sitemaps=(*made.settings.sitemaps, url))
         with asyncio.Runner() as runner:
-            fetcher = runner.run(_fetcher(url))
+            threads = HandlerThreads(1)
+            fetcher, access = runner.run(_access(made, threads))
             try:
-                self.add(self._sitemap_links(url, runner, fetcher))
+                self.add(self._sitemap_links(url, runner, access))
             finally:
                 runner.run(fetcher.close())
+                threads.shutdown()
 
-    def _sitemap_links(self, url: str, runner: asyncio.Runner, fetcher: Fetcher) -> Iterator[Link | None]:
+    def _sitemap_links(self, url: str, runner: asyncio.Runner, access: Access) -> Iterator[Link | None]:
         left, seen = [url], {url}
         while left:
-            fetching = runner.get_loop().create_task(_fetch(fetcher, left.pop(0)))
+            fetching = runner.get_loop().create_task(_fetch(access, left.pop(0)))
             while not runner.run(_is_done(fetching)):
                 yield None
             answer = fetching.result()
@@ -207,14 +217,15 @@ async def _is_done(task: asyncio.Task[T]) -> bool:
     return bool(done)
 
 
-async def _fetcher(url: str) -> Fetcher:
-    return Fetcher(fetch_settings(Crawl("sitemap", seeds=[url], max_body_bytes=MAX_BYTES)))
+async def _access(crawl: Crawl, threads: HandlerThreads) -> tuple[Fetcher, Access]:
+    fetcher = Fetcher(fetch_settings(crawl))
+    return fetcher, Access(crawl, fetcher, threads)
 
 
-async def _fetch(fetcher: Fetcher, url: str) -> Response | Failure:
+async def _fetch(access: Access, url: str) -> Response | Failure:
     """The answer at the end of a few redirects."""
     for _ in range(MAX_REDIRECTS):
-        answer = await fetcher.fetch(url)
+        answer = await access.fetch(url, max_body_bytes=MAX_BYTES, cut=True, again=True)
         if isinstance(answer, Failure) or answer.status not in {301, 302, 303, 307, 308}:
             return answer
         target = normalize(location(answer), url)

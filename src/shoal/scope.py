@@ -122,13 +122,18 @@ def registrable_domain(key: str) -> str:
     return _public_suffixes().registrable_domain(host) or host
 
 
+def host_name(url: str) -> str:
+    """The host of a normalized URL, without its port."""
+    return _without_port(host_key(url))
+
+
 def domain_key(url: str) -> str:
     """The registrable domain of a normalized URL; hosts that have none keep to themselves, whatever port."""
     return registrable_domain(host_key(url))
 
 
 HOST_KEYS: Mapping[Politeness, Callable[[str], str]] = {"host": host_key, "domain": domain_key}
-"""The host key of a normalized URL, by what politeness is about."""
+"""The host key of a normalized URL, by what politeness is about, where the URL alone tells it."""
 
 
 class _PublicSuffixes(Protocol):

@@ -77,7 +77,10 @@ class Entry(Struct, frozen=True):
     url: str
     """Normalized (`shoal.urls.normalize`); a relative one is joined to the URL of the document."""
     lastmod: str | None = None
-    """When it changed, as it stands there: W3C Datetime, in RSS an RFC 822 date, or what else they wrote."""
+    """When it changed, as it stands there: W3C Datetime, in RSS an RFC 822 date, or what else they wrote.
+
+    No crawl relies on it: it is often the time at which the sitemap was made.
+    """
     priority: float | None = None
     """0.0 to 1.0, the higher the more important among the pages of its site."""
 

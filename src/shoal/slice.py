@@ -18,7 +18,7 @@ from shoal.access import Access
 from shoal.errors import FrontierUnavailable
 from shoal.fetch import Fetcher
 from shoal.frontier import Frontier
-from shoal.local import Job, loop_factory, opened_store
+from shoal.local import Job, keep_revisits, loop_factory, opened_store
 from shoal.meter import Meter
 from shoal.model import Lease, Outcome
 from shoal.threads import HandlerThreads
@@ -115,6 +115,7 @@ class Bench:
 
     def _open(self) -> None:
         self._frontier = self._opened.enter_context(self._job.open_frontier())
+        keep_revisits(self._job, self._frontier.describe())
         self._store = self._opened.enter_context(opened_store(self._job, self._frontier))
         runner = self._opened.enter_context(asyncio.Runner(loop_factory=loop_factory()))
         self._visitor = runner.run(self._make_visitor(runner))

@@ -1,4 +1,4 @@
-"""Threads for handlers."""
+"""Threads for what may take long: handlers, lookups."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Visitor:
         self._lister = Lister(crawl)
         self._listing = asyncio.Lock()  # one at a time: a long one takes much memory
         self._access = access
-        self._gate = Gate(access, crawl.settings.user_agent, self._retries)
+        self._gate = Gate(access, crawl.settings, self._retries)
         self._threads = threads
         readable = [Wildcard.of(pattern) for pattern in crawl.settings.content_types]
         self._readable = lru_cache(256)(lambda kind: not kind or any(each.matches(kind) for each in readable))
@@ -110,10 +110,12 @@ class Visitor:
         return await self._compare(answer, attempt)
 
     async def _fetch(self, lease: Lease) -> Response | Failure:
-        asked = revisit.conditions(revisit.before(lease))
+        asked, again = revisit.conditions(revisit.before(lease)), lease.visit is not None
         if lease.link.key == SITEMAP:
-            return await self._access.fetch(lease.link.url, headers=asked, max_body_bytes=MAX_BYTES, cut=True)
-        return await self._access.fetch(lease.link.url, headers=asked, accepts=self._readable)
+            return await self._access.fetch(
+                lease.link.url, headers=asked, max_body_bytes=MAX_BYTES, cut=True, again=again
+            )
+        return await self._access.fetch(lease.link.url, headers=asked, accepts=self._readable, again=again)
 
     async def _compare(self, answer: Response, attempt: Attempt) -> Outcome:
         """Judge the answer for a page that is to be revisited: it need not be read if it is as it was."""

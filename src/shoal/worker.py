@@ -33,6 +33,7 @@ from shoal.liveness import reap_dead
 from shoal.load import Load
 from shoal.meter import Meter
 from shoal.model import Beat, Grant, Lease, Outcome
+from shoal.scope import host_name
 from shoal.settle import settle
 from shoal.store.base import Store
 from shoal.threads import HandlerThreads
@@ -96,6 +97,7 @@ class Worker:
         self._since = time.time()
         self._tended_at = time.monotonic() - TEND_S
         self._visited = 0  # since then
+        self._lookups = frontier.lookups if crawl.settings.politeness == "address" else None
         self._thread = ThreadPoolExecutor(1, "shoal-frontier")
 
     async def run(self) -> None:
@@ -144,6 +146,8 @@ class Worker:
             await self._alone.wait()
         try:
             outcome = await self._visit_page(lease)
+            if self._lookups is not None:  # so that the commit need not wait for them
+                await self._lookups.warm({host_name(link.url) for link in outcome.links})
         except ShoalError as error:
             self._failure = error
             self.stop()

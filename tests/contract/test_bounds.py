@@ -135,7 +135,7 @@ def test_the_overflow_moves_to_another_back_end(frontier, backends):
     find(frontier, *numbered(6))
     for place in backends.values():
         new = place.open("moved")
-        new.load(*frontier.dump())
+        new.load(frontier.dump())
         assert (new.stats(now=NOW).queued, new.stats(now=NOW).overflow) == (2, 4)
         assert work_off(new) == [link.url for link in numbered(6)]
 

@@ -261,7 +261,7 @@ def test_a_crawl_moves_with_the_troubles_of_its_hosts(place, backends):
     fetch(old, B, "dead", sign="busy", at=at)
     for target in backends.values():
         new = target.open("new")
-        new.load(*old.dump())
+        new.load(old.dump())
         assert {each.host: each for each in new.hosts()} == {each.host: each for each in old.hosts()}
 
 

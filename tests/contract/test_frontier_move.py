@@ -7,7 +7,7 @@ import time
 import pytest
 from test_frontier_contract import NOW, A, B, C, add, commit, done, lease
 
-from shoal.model import Limits, Link, Outcome, Visit
+from shoal.model import Limits, Link, Outcome, Quota, Visit
 
 D, E = "http://d.test/", "http://d.test/2"
 
@@ -35,7 +35,7 @@ def test_all_that_is_known_arrives(filled, backends):
     """States, links, hosts, counters, limits, description and positions; a leased page is queued again."""
     for target in backends.values():
         frontier = target.open("new")
-        frontier.load(*filled.dump())
+        frontier.load(filled.dump())
         before, after = filled.stats(now=NOW), frontier.stats(now=NOW)
         assert (after.queued, after.leased) == (before.queued + before.leased, 0)
         for name in ("done", "dead", "skipped", "delayed", "retrying", "fetches", "size_bytes", "losses"):
@@ -64,7 +64,7 @@ def test_the_history_moves_along(place, backends):
     assert [minute.found for minute in before] == [2, 0]
     for target in backends.values():
         moved = target.open("new")
-        moved.load(*frontier.dump())
+        moved.load(frontier.dump())
         assert moved.history(now - 7200) == before
 
 
@@ -72,7 +72,7 @@ def test_the_crawl_goes_on_where_it_was(filled, backends):
     """What was queued is leased with all that belongs to its link; nothing that is known is queued again."""
     for target in backends.values():
         frontier = target.open("new")
-        frontier.load(*filled.dump())
+        frontier.load(filled.dump())
         assert add(frontier, A, B, C, D, at=NOW + 100) == 0
         grant = frontier.lease(10, 60, worker="ann", now=NOW + 100)
         links = {page.link.url: page.link for page in grant.leases}
@@ -91,7 +91,7 @@ def test_a_paused_crawl_arrives_paused(filled, backends):
     filled.pause()
     for target in backends.values():
         frontier = target.open("new")
-        frontier.load(*filled.dump())
+        frontier.load(filled.dump())
         assert frontier.stats(now=NOW).paused
 
 
@@ -111,7 +111,7 @@ def test_visits_move_along(place, backends):
     )
     for target in backends.values():
         moved = target.open("new")
-        moved.load(*frontier.dump())
+        moved.load(frontier.dump())
         assert moved.why(first.link.url).visit == moved.why(third.link.url).visit == visit
         assert moved.why(third.link.url).reason == "timeout"
         before = moved.stats(now=NOW)
@@ -119,3 +119,76 @@ def test_visits_move_along(place, backends):
         after = moved.stats(now=NOW + 20)
         assert (after.queued, after.done, after.dead) == (before.queued + 2, 0, 0)
         assert moved.why(second.link.url).visit == visit
+
+
+def test_traps_go_on_counting(place, backends):
+    """What was cut and counted of a host is, in its new place: no quota starts anew."""
+    quota = Quota("trap: shape", 7, 3)
+    old = place.open("old")
+    old.configure(Limits(max_pages=100))
+    links = [Link(f"{A}{n}", quotas=(quota,)) for n in range(5)]
+    old.add([*links, Link(f"{B}x", trap="trap: calendar"), *[Link(B, quotas=(quota,))]], now=NOW)
+    assert old.cuts() == {("trap: shape", "a.test"): 2, ("trap: calendar", "b.test"): 1}
+    for target in backends.values():
+        new = target.open("new")
+        new.load(old.dump())
+        assert new.cuts() == old.cuts()
+        new.add([Link(f"{A}another", quotas=(quota,))], now=NOW)
+        new.add([Link(f"{B}{n}", quotas=(quota,)) for n in range(5)], now=NOW)
+        assert new.cuts()["trap: shape", "a.test"] == 3
+        assert new.cuts()["trap: shape", "b.test"] == 3
+
+
+def test_claims_hold(place, backends):
+    """A content that a page had first stays that of this page."""
+    old = place.open("old")
+    old.claim([(2**63 - 1, A), (-(2**63), B), (0, C)])
+    for target in backends.values():
+        new = target.open("new")
+        new.load(old.dump())
+        assert new.claim([(2**63 - 1, D), (-(2**63), D), (0, D), (5, D)]) == [A, B, C, D]
+
+
+def test_a_name_keeps_its_address(place, backends):
+    """With politeness by address; nothing is looked up anew."""
+    old = place.open("old")
+    old.configure(Limits(politeness="address"))
+    old.lookups.find = lambda name: {"a.test": ["192.0.2.1"], "b.test": ["192.0.2.1"]}.get(name, [])
+    add(old, A, B, C)
+    for target in backends.values():
+        new = target.open("new")
+        new.load(old.dump())
+        new.lookups.find = lambda name: ["198.51.100.1"]
+        assert {each.host for each in new.hosts()} == {"192.0.2.1", "c.test"}
+        assert {new.why(url).host for url in (A, B)} == {"192.0.2.1"}
+        add(new, f"{A}2", f"{C}2")
+        assert {each.host for each in new.hosts()} == {"192.0.2.1", "c.test"}
+        assert len(lease(new)) == 2
+
+
+def test_tokens_go_on_growing(filled, backends):
+    """Stores know by them which rows of a page are the latest."""
+    for target in backends.values():
+        there = target.open("there")
+        there.load(filled.dump())
+        (first, *_) = lease(there, at=NOW + 100)
+        there.release([first.token], now=NOW + 100)
+        for last in backends.values():
+            back = last.open(f"back from {id(target)}")
+            back.load(there.dump())
+            (again, *_) = lease(back, at=NOW + 200)
+            assert again.token > first.token
+
+
+def test_what_was_pushed_moves_along(new_place, backends):
+    """The inbox is taken in first, as far as it holds links."""
+    place = new_place()
+    if not place.url.startswith("redis"):
+        pytest.skip("it has no inbox")
+    old = place.open("old")
+    old._redis.lpush(old._key("inbox"), *[f"{A}{n}" for n in range(450)], "nonsense")
+    for target in backends.values():
+        new = target.open("new")
+        new.load(old.dump())
+        assert new.stats(now=NOW).queued == 450
+    assert old._redis.llen(old._key("rejects")) == 1

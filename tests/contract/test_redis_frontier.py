@@ -574,10 +574,10 @@ def test_what_a_scan_tells_twice_is_loaded_once(frontier):
     add(frontier, A, B)
     (page, _) = lease(frontier)
     commit(frontier, Outcome(page, "dead", reason="HTTP 404"))
-    crawl, hosts, pages = frontier.dump()
-    told = list(pages)
+    snapshot = frontier.dump()
+    told = list(snapshot.pages)
     frontier.purge()
-    frontier.load(crawl, hosts, [*told, *told])
+    frontier.load(snapshot._replace(pages=iter([*told, *told])))
     stats = frontier.stats()
     assert (stats.queued, stats.dead, stats.seen) == (1, 1, 2)
     assert len(lease(frontier)) == 1

@@ -22,6 +22,7 @@ def state(tmp_path: Path) -> Path:
     with SqliteFrontier(str(path), "books") as frontier:
         frontier.configure(Limits(per_host=1_000, max_pages=10_000))
         frontier.describe({"output": None})
+        frontier.claim([(1, "http://a.test/1")])
         frontier.add([Link(f"http://a.test/{number:05}") for number in range(PAGES)])
         while frontier.stats().done < PAGES // 2:
             leases = frontier.lease(200, 60, worker="ann").leases
@@ -46,6 +47,7 @@ def test_a_sound_file_is_saved_whole(state: Path, tmp_path: Path) -> None:
         assert frontier.history(0.0) == minutes
         assert frontier.limits.max_pages == 10_000
         assert frontier.describe() == {"output": None}
+        assert frontier.claim([(1, "http://a.test/2")]) == ["http://a.test/1"]
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -49,7 +49,10 @@ OPTIONS = {
         [URL, "--retry", "rain=1"],
         r"'rain' is no cause of retries: there are .*dns",
     ),
-    "politeness of nothing known": ([URL, "--politeness", "ip"], r"'ip' is not one of 'host', 'domain'"),
+    "politeness of nothing known": (
+        [URL, "--politeness", "ip"],
+        r"'ip' is not one of 'host', 'domain', 'address'",
+    ),
     "no header": ([URL, "--header", "X-Key"], r"not a header: 'X-Key'; write 'NAME: VALUE'"),
     "bad header": ([URL, "--header", "X Key: 1"], r"the header 'X Key': '1' cannot be sent"),
     "bad header value": ([URL, "--header", "X-Key: 1\r\nB: 2"], r"the header 'X-Key': .* cannot be sent"),
@@ -186,7 +189,7 @@ SCRAPERS = {
     ),
     "politeness about nothing known": (
         f"import shoal\ncrawl = {CRAWL}, politeness='ip')\n",
-        r"bad setting politeness='ip': it must be one of host, domain",
+        r"bad setting politeness='ip': it must be one of host, domain, address",
     ),
     "retries below 0": (
         f"import shoal\ncrawl = {CRAWL}, retries_by={{'dns': -1}})\n",

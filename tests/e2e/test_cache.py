@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from typing import Any
 
 import pytest
 from tests.e2e.shell import Shell
@@ -205,3 +206,34 @@ def test_a_slow_page_is_quick_the_second_time(shoal: Shell) -> None:
         _crawl(shoal, server.url())
         assert server.count("/") == 1
     assert shoal("why", server.url(), "--state", "a.shoal", "--json").objects[0]["state"] == "done"
+
+
+@pytest.mark.parametrize("validators", ["etag", "last-modified", None])
+def test_a_page_that_is_visited_again_is_asked_for_at_its_site(shoal: Shell, validators: Any) -> None:
+    """With its conditions, if it has any; what has changed is found, and kept from then on."""
+    run = ("--revisit", "0.05s", "--cache", "kept", "--select", "title=h1")
+    with Site(5, validators=validators) as site:
+        shoal("crawl", site.url, *run, "--state", "a.shoal")
+        first, asked = shoal.rows("--state", "a.shoal"), len(site.log)
+        shoal("crawl", site.url, *run, "--fresh", "--state", "other.shoal")
+        assert [fetch.url for fetch in site.log[asked:]] == [site.url + "robots.txt"]
+
+        asked = len(site.log)
+        site.editions.update([3])
+        time.sleep(0.1)
+        shoal("crawl", site.url, *run, "--state", "a.shoal")
+        again = [fetch for fetch in site.log[asked:] if fetch.url in site.urls]
+        assert sorted(fetch.url for fetch in again) == sorted(site.urls)
+        conditions = {"etag": "if-none-match", "last-modified": "if-modified-since"}
+        if validators is not None:
+            assert all(conditions[validators] in fetch.headers for fetch in again)
+        titles = {row["url"]: row["title"] for row in shoal.rows("--state", "a.shoal")}
+        assert titles[site.page_url(3)].endswith("edition 1")
+        assert titles != {row["url"]: row["title"] for row in first}
+
+        asked = len(site.log)
+        shoal(
+            "crawl", site.url, "--cache", "kept", "--select", "title=h1", "--fresh", "--state", "third.shoal"
+        )
+        assert len(site.log) == asked
+        assert {row["url"]: row["title"] for row in shoal.rows("--state", "third.shoal")} == titles

@@ -241,8 +241,8 @@ def test_a_recorded_way_ends_where_it_should(replayed: _Replayed, id_: str) -> N
     assert server.count("/from-redirect-body") == 0
 
 
-ELSEWHERE = {"refresh/in-noscript": "/nojs", "refresh/header": None}
-"""Browsers run scripts, so they do not see the first one; the header is not obeyed."""
+ELSEWHERE = {"refresh/in-noscript": "/nojs"}
+"""Browsers run scripts, so they do not see it."""
 
 
 @pytest.mark.parametrize("id_", [id_ for id_ in HTTP if id_.startswith("refresh/")])
@@ -259,7 +259,7 @@ SCRAPY = {
     for number, case in enumerate(json.loads((CORPORA / "scrapy-redirects.json").read_text("utf-8"))["cases"])
     if case["kind"] == "http"
 }
-"""Those of meta refresh are left out: it is not followed."""
+"""Those of meta refresh are left out: it is a link here, and no redirect."""
 
 _LOOP = "back to a URL that it came from, without a cookie: a loop"
 _OPTION = "recorded with an option that tells Scrapy not to follow"

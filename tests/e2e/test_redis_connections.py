@@ -31,14 +31,6 @@ def server() -> Iterator[RedisServer]:
         yield server
 
 
-@pytest.fixture
-def shop(shoal: Shell, server: RedisServer) -> Iterator[Shop]:
-    """A crawl that does not exist yet, on an empty Redis."""
-    with server.client() as client:
-        client.flushall()
-        yield Shop(shoal, server.url, client)
-
-
 def commands(url: str) -> list[list[str]]:
     """Commands that want to use the frontier."""
     return [

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 
 import psutil
 import pytest
 from tests.e2e.redis_shop import INBOX, Shop, until
-from tests.e2e.shell import Shell
-from tests.services import RedisServer
 from tests.site import Site
 
 from shoal.model import Link
@@ -24,21 +22,6 @@ GOAL_CORES = 0.01
 
 NOISE = 5
 """The machine may be busy with other things, so tests allow this many times as much."""
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    """A Redis for these tests."""
-    with RedisServer(appendonly=True) as server:
-        yield server
-
-
-@pytest.fixture
-def shop(shoal: Shell, server: RedisServer) -> Iterator[Shop]:
-    """A crawl that does not exist yet, on an empty Redis."""
-    with server.client() as client:
-        client.flushall()
-        yield Shop(shoal, server.url, client)
 
 
 def latencies(site: Site, feed: Callable[[str], object], times: int = 40) -> list[float]:

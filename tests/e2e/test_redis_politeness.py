@@ -6,15 +6,12 @@ import os
 import signal
 import time
 from collections import defaultdict
-from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import pairwise
 
 import pytest
 from tests.e2e.redis_shop import NAME, Shop, until
-from tests.e2e.shell import Shell
 from tests.servers import Reply, Request, ScriptedServer, page
-from tests.services import RedisServer
 from tests.site import Site
 
 from shoal.model import Link
@@ -24,21 +21,6 @@ TOLERANCE_S = 0.01  # between a request's start here and its arrival there
 WORKERS = 4
 HOSTS = 8
 SECONDS = 8.0
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    """A Redis for these tests."""
-    with RedisServer(appendonly=True) as server:
-        yield server
-
-
-@pytest.fixture
-def shop(shoal: Shell, server: RedisServer) -> Iterator[Shop]:
-    """A crawl that does not exist yet, on an empty Redis."""
-    with server.client() as client:
-        client.flushall()
-        yield Shop(shoal, server.url, client)
 
 
 def by_host(site: Site) -> dict[str, list[float]]:

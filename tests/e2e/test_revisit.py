@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -223,10 +224,36 @@ def test_why_tells_when_a_page_was_seen(shoal: Shell, place: list[object], site:
 
 
 def test_a_crawl_is_revisited_from_its_start(shoal: Shell, site: Site) -> None:
-    """What was crawled without --revisit cannot be taken up with it, nor the other way round."""
+    """What was crawled without --revisit cannot be taken up with it; the message says what can be done."""
     shoal("crawl", site.url)
     refused = shoal.refused("crawl", site.url, "--revisit", "1d")
-    assert refused.startswith(f"the crawl '127.0.0.1:{site.port}' was started with revisit unset, not true")
+    assert refused.startswith(f"the crawl '127.0.0.1:{site.port}' was started without --revisit")
+    assert "--fresh and --revisit, or go on without" in refused
+    shoal("crawl", site.url)
+    shoal("crawl", site.url, "--fresh", "--revisit", "1d")
+
+
+@pytest.mark.parametrize("output", ["", "rows.csv"])
+def test_revisits_may_be_left_out_and_taken_up_again(shoal: Shell, place: list[object], output: str) -> None:
+    """Meanwhile nothing is visited again, but what is new is kept so that it can be."""
+    options = (*place[:2], "-o", output) if output else place
+    run = (*FIELDS, "--retries", "0", *options)
+    with Site(6, validators="etag") as site:
+        shoal("crawl", site.url, *run, "--revisit", "0.05s", "--max-pages", "3")
+        done = len(site.fetches())
+        shoal("crawl", site.url, *run)
+        assert site.fetches() == Counter(site.urls)
+        assert done < 6
+        asked = len(site.log)
+        shoal("crawl", site.url, *run, "--revisit", "0.05s")
+        again = [fetch for fetch in site.log[asked:] if not fetch.url.endswith("robots.txt")]
+        assert sorted(fetch.url for fetch in again) == sorted(site.urls)
+        assert all("if-none-match" in fetch.headers for fetch in again)
+    if output:
+        header, *lines = shoal.read(output).splitlines()
+        assert header.endswith(",first_seen,last_seen,last_changed")
+        assert len(lines) == 6
+        assert all(line.count(",20") == 3 for line in lines)
 
 
 @pytest.mark.parametrize("text", ["1", "d", "0d", "-1d", "1y", "1 d", "infd"])

@@ -184,3 +184,42 @@ def test_sitemaps_are_revisited(shoal: Shell, site: ScriptedServer) -> None:
 def test_bad_options(shoal: Shell, options: list[str], words: str) -> None:
     """One line says what is wrong."""
     assert words in shoal.refused("crawl", *options)
+
+
+def test_a_sitemap_is_added_as_a_scraper_fetches(shoal: Shell) -> None:
+    """With its headers, credentials and login; without it, it is not to be had."""
+
+    def members(request: Request) -> Reply:
+        headers = request.headers
+        if request.target == "/login":
+            return page(b"", "200 OK", "Set-Cookie: session=1; Path=/")
+        known = headers.get("authorization"), headers.get("x-a"), headers.get("cookie")
+        if known != ("Bearer t", "1", "session=1"):
+            return page(b"", "403 Forbidden")
+        return _xml(_index("/two.xml") if request.target == "/one.xml" else _urlset("/a", "/b"))
+
+    with ScriptedServer(members) as server:
+        shoal.write(
+            "members.py",
+            f"""
+            import shoal
+
+            crawl = shoal.Crawl(
+                "members", seeds=["{server.url()}"], headers={{"X-A": "1"}}, obey_robots=False,
+                auth={{"{server.address}": "bearer t"}}, cache="kept",
+            )
+
+            @crawl.login
+            def login(session):
+                session.get("{server.url("/login")}")
+            """,
+        )
+        shoal("run", "members.py")
+        url = server.url("/one.xml")
+        assert "HTTP 403" in shoal("add", "--sitemap", url, code=2).err
+        for new in (2, 0):  # the second time, the cache has it, but what is there now is wanted
+            added = shoal("add", "--sitemap", url, "--scraper", "members.py")
+            assert added.out.startswith(f"{new} URLs added")
+        assert server.count("/two.xml") == 2
+        refused = shoal.refused("add", "--sitemap", url, "--scraper", "nobody.py")
+        assert refused == "there is no scraper file nobody.py"

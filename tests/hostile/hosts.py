@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.hostile.misbehaviours import MISBEHAVIOURS, Misbehaviour, Steps
-from tests.servers import act, read_request, tls_context
+from tests.servers import act, closed, read_request, tls_context
 
 NO_ROBOTS = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 BACKLOG_FILLERS = 3
@@ -81,7 +81,7 @@ def _conversation(
 
 async def _converse(case: Misbehaviour, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """One connection, one answer, until the other side has had enough."""
-    try:
+    async with closed(writer):
         if case.door in {"rude", "mute"}:
             steps: Steps | None = case.answer
         elif request := await read_request(reader, 0):
@@ -90,12 +90,6 @@ async def _converse(case: Misbehaviour, reader: asyncio.StreamReader, writer: as
             steps = None
         if steps is not None:
             await _until_gone(reader, act(steps(), writer))
-    except (OSError, ssl.SSLError):
-        pass  # the client went away
-    finally:
-        writer.close()
-        with contextlib.suppress(OSError, ssl.SSLError):
-            await writer.wait_closed()
 
 
 async def _until_gone(reader: asyncio.StreamReader, acting: Coroutine[None, None, object]) -> None:

@@ -327,6 +327,8 @@ PAGES = {
     "links that would split the request": _done(
         _page(b'<a href="/x&#13;&#10;GET /evil HTTP/1.1&#13;&#10;&#13;&#10;">x</a>')
     ),
+    "a refresh header to itself": _done(_page(b"", b"Refresh: 0;url=/")),
+    "a refresh header of nonsense": _done(_page(b"", b"Refresh: " + b"9" * 30_000 + b" ;" * 5_000)),
     "a refresh to itself": _done(_page(b'<meta http-equiv=refresh content="0;url=/">')),
     "entities that grow": _done(
         _page(

@@ -10,11 +10,13 @@ from tests.hostile.network import Names, everywhere
 from tests.servers import ScriptedServer, page
 
 import shoal
+from shoal.access import Access
 from shoal.addresses import Kind
 from shoal.fetch import Fetcher, FetchSettings
 from shoal.gate import Gate
 from shoal.model import Failure, Response
 from shoal.policy import Retries
+from shoal.threads import HandlerThreads
 from shoal.urls import host_key, normalize
 from shoal.worker import fetch_settings
 
@@ -243,8 +245,10 @@ def test_a_redirected_robots_txt_does_not_lead_inside(target, monkeypatch):
     names = Names({"public.test": [(PUBLIC,)], "router.test": [("192.168.0.1",)]})
 
     async def read(settings):
+        crawl = shoal.Crawl("gate")
         async with Fetcher(settings, resolver=names) as fetcher:
-            return await Gate(fetcher, "shoal", Retries()).read("http://public.test/")
+            gate = Gate(Access(crawl, fetcher, HandlerThreads(1)), crawl.settings, Retries())
+            return await gate.read("http://public.test/")
 
     def answer(request):
         if request.headers["host"] == "public.test":

@@ -6,19 +6,23 @@ import asyncio
 
 from tests.servers import ScriptedServer, page
 
+from shoal.access import Access
+from shoal.crawl import Crawl
 from shoal.fetch import Fetcher, FetchSettings
 from shoal.gate import Gate
 from shoal.model import Failure
 from shoal.policy import Retries
 from shoal.robots import MAX_BYTES
+from shoal.threads import HandlerThreads
 
 
 def read(server, path="/page"):
     """The rules for a page of the server."""
 
     async def ask():
+        crawl = Crawl("gate")
         async with Fetcher(FetchSettings(allow=frozenset({"loopback"}))) as fetcher:
-            gate = Gate(fetcher, "shoal", Retries())
+            gate = Gate(Access(crawl, fetcher, HandlerThreads(1)), crawl.settings, Retries())
             rules = await gate.read(server.url(path))
             assert gate.known(server.url("/other")) == rules
             return rules

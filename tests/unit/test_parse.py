@@ -423,6 +423,14 @@ def test_a_refresh_is_a_link(content, target):
     """It is where browsers would go, whatever the order of the attributes; without a target there is none."""
     meta = f'<meta content="{content.replace(chr(34), "&quot;")}" http-equiv="Refresh">'
     assert urls(page(meta).links()) == ([target] if target else [])
+    assert urls(page("", headers=(("refresh", content),)).links()) == ([target] if target else [])
+
+
+def test_the_refresh_header_knows_no_base_element():
+    """Browsers obey it before they read the page (HTML standard 7.5.1); it is the first of the links."""
+    shown = page("<base href='/elsewhere/'><a href=a>", headers=(("refresh", "3; url=next?x=1#y"),))
+    assert urls(shown.links()) == ["/dir/next?x=1", "/elsewhere/a"]
+    assert urls(shown.links("a")) == ["/elsewhere/a"]
 
 
 def test_links_are_spelled_as_the_crawl_wants():

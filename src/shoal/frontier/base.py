@@ -32,7 +32,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
 from shoal.errors import ConfigError
-from shoal.frontier.snapshot import CrawlState, HostState, PageState
+from shoal.frontier.snapshot import Snapshot
+from shoal.lookup import Lookups
 from shoal.model import (
     PRIORITIES,
     Beat,
@@ -76,6 +77,9 @@ class Frontier(ABC):
         it counts in `cuts`, and becomes known as skipped for that rule, but no more than MOST_CUT do for
         a rule and host: the others are dropped and not remembered. A link that is not cut counts towards
         all of its quotas.
+
+        With politeness by address, hosts that nobody has looked up yet are looked up, which takes a few
+        seconds at most; the first answer is written down and holds. A host that has none is by itself.
         """
 
     @abstractmethod
@@ -181,6 +185,9 @@ class Frontier(ABC):
 
     keeps_items: bool = False
     """Whether `commit` also keeps the outcomes' items, in the same step."""
+
+    lookups: Lookups
+    """Looks hosts up, if politeness is by address; any thread may `warm` it for links that are to come."""
 
     remembers_done: bool = True
     """Whether all is kept of pages that are done, and of every page where it was found.
@@ -303,11 +310,14 @@ class Frontier(ABC):
     # --- moving to another back end -----------------------------------------------------------
 
     @abstractmethod
-    def dump(self) -> tuple[CrawlState, Iterator[HostState], Iterator[PageState]]:
-        """All that is known, for `load` of another back end. Pause the crawl meanwhile."""
+    def dump(self) -> Snapshot:
+        """All that is known, for `load` of another back end. Pause the crawl meanwhile.
+
+        Not carried: where pages were found, who works on the crawl and who feeds it, tickets, and items.
+        """
 
     @abstractmethod
-    def load(self, crawl: CrawlState, hosts: Iterable[HostState], pages: Iterable[PageState]) -> None:
+    def load(self, snapshot: Snapshot) -> None:
         """Take over a dumped crawl. This one must know nothing yet; it is paused until all is there.
 
         Not in one step: if it is broken off, `purge` and load again.

@@ -10,10 +10,11 @@ done nothing is left but its fingerprint in the seen set, unless it is to be rev
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import product
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import astuple, replace
@@ -21,9 +22,9 @@ from msgspec.structs import astuple, replace
 from shoal.errors import ConfigError, FrontierError, FrontierUnavailable
 from shoal.frontier.base import Frontier, check_priority, worker_records
 from shoal.frontier.history import MINUTES, in_ms, pack_minute, read_minute, window
+from shoal.frontier.host_keys import ByAddress, HostKey
 from shoal.frontier.redis_server import Bell, Server, escaped
 from shoal.frontier.redis_values import (
-    HostKey,
     StoredLink,
     StoredPlace,
     ended_state,
@@ -42,8 +43,9 @@ from shoal.frontier.redis_values import (
     stored_record,
 )
 from shoal.frontier.seen import SeenCache
-from shoal.frontier.snapshot import CrawlState, HostState, PageState, chunked
+from shoal.frontier.snapshot import CrawlState, HostState, PageState, Snapshot, chunked
 from shoal.intake import read_link, spelling_of
+from shoal.lookup import Lookups
 from shoal.model import (
     PRIORITIES,
     Beat,
@@ -70,6 +72,7 @@ FULL_S = 1.0  # how often to ask whether Redis has memory again
 MOST_REJECT_BYTES = 1_000
 SEEN_CAPACITY = 262_144
 
+Key = TypeVar("Key")
 log = logging.getLogger("shoal.frontier")
 
 ENDED: tuple[State, ...] = ("dead", "skipped", "done")
@@ -116,6 +119,8 @@ class RedisFrontier(Frontier):
         self._full = False
         self._positions: dict[str, int] = {}  # as they were read last
         self._host_key: HostKey | None = None  # not looked up yet
+        self.lookups = Lookups()
+        self._by_address = ByAddress(self._recall_hosts, self._introduce_hosts, self.lookups)
         try:
             self._server.check()
             self._check_crawl(create)
@@ -138,7 +143,8 @@ class RedisFrontier(Frontier):
     # --- what a worker needs -------------------------------------------------------------
 
     def add(self, links: Iterable[Link], *, now: float | None = None) -> int:
-        host_key = self._key_of_hosts()
+        links = list(links)
+        host_key = self._key_of_new(links)
         packed = [pack_found_link(link, host_key) for link in links]
         return sum(int(self._call("add", chunk, [], now=now)) for chunk in _chunks(packed))
 
@@ -178,7 +184,7 @@ class RedisFrontier(Frontier):
         for link in (link for outcome in outcomes for link in outcome.links):
             found.setdefault((fingerprint(link.url, link.key), link.depth), link)
         packed = [pack_outcome(outcome) for outcome in outcomes]
-        host_key = self._key_of_hosts()
+        host_key = self._key_of_new(found.values())
         while True:
             new = [
                 pack_found_link(link, host_key) for (mark, _), link in found.items() if mark not in self._seen
@@ -218,11 +224,13 @@ class RedisFrontier(Frontier):
         """Trust the seen cache no longer than nothing was forgotten."""
         if epoch != self._epoch:
             self._seen.clear()
+            self._by_address.forget()
             self._epoch = epoch
 
     def _distrust(self) -> None:
         """An answer is missing, or Redis has gone back to an earlier moment: what it told may not hold."""
         self._seen.clear()
+        self._by_address.forget()
         self._in_doubt = True
         self._bell.reset()
 
@@ -265,6 +273,7 @@ class RedisFrontier(Frontier):
     def close(self) -> None:
         self._bell.close()
         self._server.close()
+        self.lookups.close()
 
     def wait(self, seconds: float) -> None:
         self._bell.wait(self._key(f"wake:{self._worker}"), self._key("inbox"), seconds)
@@ -278,15 +287,16 @@ class RedisFrontier(Frontier):
         """Take what other programs have pushed, or a part of it. Another worker may do the same just now."""
         with self._server.translated():
             entries = self._redis.lrange(self._key("inbox"), -CHUNK, -1)[::-1]
-        spelling, host_key = spelling_of(self.describe()), self._key_of_hosts()
+        spelling = spelling_of(self.describe())
         links, rejects = [], []
         for number, entry in enumerate(entries):
             try:
-                links.append(pack_link(read_link(entry, spelling), host_key))
+                links.append(read_link(entry, spelling))
             except ValueError as error:
                 text = entry[:MOST_REJECT_BYTES].decode(errors="backslashreplace")
                 rejects.append((number, f"{error}: {without_credentials(text)}"))
-        self._call("add", links, rejects, more=entries, now=now)
+        host_key = self._key_of_new(links)
+        self._call("add", [pack_link(link, host_key) for link in links], rejects, more=entries, now=now)
 
     def _is_nearly_full(self) -> bool:
         """Whether nothing new may come in from outside, for want of memory. Links of pages always may."""
@@ -303,14 +313,39 @@ class RedisFrontier(Frontier):
         packed = self._get("limits")
         return msgspec.msgpack.decode(packed, type=Limits) if packed else Limits()
 
-    def _key_of_hosts(self) -> HostKey:
+    def _key_of_new(self, links: Iterable[Link]) -> HostKey:
+        """What gives these links, which may be new, their host keys."""
+        host_key = self._key_of_hosts(())
+        if host_key == self._by_address.of:
+            self._by_address.meet(link.url for link in links)
+        return host_key
+
+    def _key_of_hosts(self, urls: Iterable[str]) -> HostKey:
         """What gives a URL its host key. Looked up once: it stays as it is while the crawl has links."""
         if self._host_key is None:
-            self._host_key = HOST_KEYS[self.limits.politeness]
+            self._host_key = self._key_by(self.limits)
+        if self._host_key == self._by_address.of:
+            self._by_address.recall(urls)
         return self._host_key
 
+    def _key_by(self, limits: Limits) -> HostKey:
+        return HOST_KEYS.get(limits.politeness, self._by_address.of)
+
+    def _recall_hosts(self, names: Set[str]) -> Mapping[str, str]:
+        asked = list(names)
+        with self._server.translated():
+            known = self._redis.hmget(self._key("names"), asked)
+        return {name: key.decode() for name, key in zip(asked, known, strict=True) if key is not None}
+
+    def _introduce_hosts(self, keys: Mapping[str, str]) -> Mapping[str, str]:
+        with self._server.translated(), self._redis.pipeline(transaction=False) as at_once:
+            for name, key in keys.items():
+                at_once.hsetnx(self._key("names"), name, key)
+            at_once.execute()
+        return self._recall_hosts(keys.keys())
+
     def configure(self, limits: Limits) -> None:
-        self._host_key = HOST_KEYS[limits.politeness]
+        self._host_key = self._key_by(limits)
         if limits == self.limits and not self._get("unsettled"):
             return
         given = {name: value for name, value in msgspec.structs.asdict(limits).items() if value is not None}
@@ -350,6 +385,7 @@ class RedisFrontier(Frontier):
         crawl = self._key("crawl")
         self._positions.clear()
         self._host_key = None
+        self._by_address.forget()
         with self._server.translated():
             self._redis.hset(crawl, "paused", 1)
             self._redis.unlink(self._key("leases"), self._key("deadlines"))
@@ -373,7 +409,7 @@ class RedisFrontier(Frontier):
 
     def _find(self, url: str, key: str) -> PageRecord | None:
         """What is known of it; "done" if only its queue can say whether it is queued."""
-        place = place_of(url, key, self._key_of_hosts())
+        place = place_of(url, key, self._key_of_hosts([url]))
         reply = self._call("find", *place)
         if not reply:
             return None
@@ -389,7 +425,7 @@ class RedisFrontier(Frontier):
 
     def _find_queued(self, url: str, key: str) -> PageRecord | None:
         """Look through the queues of its host, part by part."""
-        _, host, short, _ = place_of(url, key, self._key_of_hosts())
+        _, host, short, _ = place_of(url, key, self._key_of_hosts([url]))
         for priority, (kind, state) in product(reversed(PRIORITIES), _WAITING.items()):
             for packed in self._from_tail(self._key(f"{kind}:{priority}:{host}")):
                 if short.encode() in packed:
@@ -455,11 +491,11 @@ class RedisFrontier(Frontier):
         return sum(int(self._call("redrive", chunk, now=now)) for chunk in _chunks(found))
 
     def forget(self, url: str, key: str = "") -> bool:
-        return bool(self._call("forget", *place_of(url, key, self._key_of_hosts())))
+        return bool(self._call("forget", *place_of(url, key, self._key_of_hosts([url]))))
 
     def set_priority(self, url: str, priority: int, key: str = "") -> bool:
         check_priority(priority, url)
-        place = place_of(url, key, self._key_of_hosts())
+        place = place_of(url, key, self._key_of_hosts([url]))
         return bool(self._call("set_priority", *place, priority))
 
     def hosts(self, *, limit: int = 20) -> list[HostRecord]:
@@ -484,7 +520,8 @@ class RedisFrontier(Frontier):
 
     # --- moving to another back end -----------------------------------------------------------
 
-    def dump(self) -> tuple[CrawlState, Iterator[HostState], Iterator[PageState]]:
+    def dump(self) -> Snapshot:
+        self._empty_inbox()
         with self._server.translated():
             positions = self._redis.hgetall(self._key("positions"))
         stats = self.stats()
@@ -497,16 +534,43 @@ class RedisFrontier(Frontier):
             size_bytes=stats.size_bytes,
             fetches=stats.fetches,
             losses=stats.losses,
+            token=int(self._get("token") or 0),
             retries=stats.retries,
             elapsed_s=stats.elapsed_s,
             history=tuple(self.history(-inf)),
         )
-        return crawl, self._dump_hosts(), self._dump_pages()
+        return Snapshot(
+            crawl,
+            names=self._dump_pairs("names", bytes.decode),
+            hosts=self._dump_hosts(),
+            pages=self._dump_pages(),
+            contents=self._dump_pairs("contents", int),
+        )
+
+    def _empty_inbox(self) -> None:
+        """Take in what others have pushed, unless there is no room for it."""
+        while not self._is_nearly_full():
+            with self._server.translated():
+                if not self._redis.exists(self._key("inbox")):
+                    return
+            self._drain_inbox(None)
+
+    def _dump_pairs(self, name: str, read: Callable[[bytes], Key]) -> Iterator[tuple[Key, str]]:
+        """A hash; what is in it may come twice."""
+        with self._server.translated():
+            for field, value in self._redis.hscan_iter(self._key(name), count=1000):
+                yield read(field), value.decode()
 
     def _dump_hosts(self) -> Iterator[HostState]:
+        cuts: defaultdict[str, dict[str, int]] = defaultdict(dict)  # no more than there are rules, for each
+        for (rule, host), count in self.cuts().items():
+            cuts[host][rule] = count
         with self._server.translated():
-            for name, packed in self._redis.hscan_iter(self._key("hosts"), count=1000):
-                yield host_state(name.decode(), packed)
+            for field, packed in self._redis.hscan_iter(self._key("hosts"), count=1000):
+                name = field.decode()
+                found = self._redis.hgetall(self._key(f"shapes:{name}"))
+                shapes = {int(shape): int(count) for shape, count in found.items()}
+                yield replace(host_state(name, packed), cuts=cuts.get(name, {}), shapes=shapes)
 
     def _dump_pages(self) -> Iterator[PageState]:
         """What is more than seen first, then the fingerprints of all the others: these are done."""
@@ -538,24 +602,40 @@ class RedisFrontier(Frontier):
                 for _, packed in self._redis.hscan_iter(self._key(state), count=1000):
                     yield ended_state(state, packed)
 
-    def load(self, crawl: CrawlState, hosts: Iterable[HostState], pages: Iterable[PageState]) -> None:
+    def load(self, snapshot: Snapshot) -> None:
+        crawl, names, hosts, pages, contents = snapshot
         self.pause()
         self.configure(crawl.limits)
         self.describe(crawl.description)
         counters = {name: getattr(crawl, name) for name in _MOVED}
         counters["elapsed_ms"] = in_ms(crawl.elapsed_s)
+        counters["token"] = max(int(self._get("token") or 0), crawl.token)
         with self._server.translated():
             self._redis.hset(self._key("crawl"), mapping=counters)
             if crawl.positions:
                 self._redis.hset(self._key("positions"), mapping=dict(crawl.positions))
+        for some_names in chunked(names, CHUNK):
+            self._introduce_hosts(dict(some_names))
         for some_hosts in chunked(hosts, CHUNK):
             self._call("load", [pack_host_state(state) for state in some_hosts], [])
-        host_key = self._key_of_hosts()
+            self._load_cuts(some_hosts)
         for some_pages in chunked(pages, CHUNK):
+            host_key = self._key_of_hosts(page.link.url for page in some_pages if page.link)
             self._call("load", [], [pack_page_state(state, host_key) for state in some_pages])
+        for some_contents in chunked(contents, CHUNK):
+            self.claim(some_contents)
         self._load_history(crawl.history)
         if not crawl.paused:
             self.resume()
+
+    def _load_cuts(self, hosts: Iterable[HostState]) -> None:
+        with self._server.translated(), self._redis.pipeline(transaction=False) as at_once:
+            for state in hosts:
+                for rule, count in state.cuts.items():
+                    at_once.hset(self._key("cuts"), f"{rule}\n{state.host}", count)
+                if state.shapes:
+                    at_once.hset(self._key(f"shapes:{state.host}"), mapping=dict(state.shapes))
+            at_once.execute()
 
     def _load_history(self, minutes: Iterable[Minute]) -> None:
         """Instead of what there is."""

@@ -25,7 +25,8 @@ class RedisTickets(Tickets):
         self._pace = msgspec.msgpack.encode((pace.queued_s, pace.running_s, pace.most))
 
     def add(self, links: Iterable[Link], *, now: float | None = None) -> tuple[int, list[Ticket]]:
-        host_key = self._frontier._key_of_hosts()
+        links = list(links)
+        host_key = self._frontier._key_of_new(links)
         new, minted = self._call("add", [pack_link(link, host_key) for link in links], now=now)
         return new, _tickets(minted)
 

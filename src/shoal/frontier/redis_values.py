@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 from msgspec.structs import astuple
 
 from shoal import caution
 from shoal.caution import WELL, Caution
 from shoal.frontier.base import check_priority
+from shoal.frontier.host_keys import HostKey
 from shoal.frontier.snapshot import HostState, PageState
 from shoal.model import HostRecord, Lease, Limits, Link, Outcome, PageRecord, State, Visit
 from shoal.urls import fingerprint
-
-HostKey = Callable[[str], str]
-"""The host key of a normalized URL: see `shoal.scope.HOST_KEYS`."""
 
 NEVER = -1e18  # a host from which nothing has been fetched
 

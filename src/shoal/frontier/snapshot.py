@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 
@@ -28,6 +28,8 @@ class CrawlState(Struct, frozen=True):
     retries: int = 0
     elapsed_s: float = 0.0
     history: tuple[Minute, ...] = ()
+    token: int = 0
+    """The last one given: those of stores go on growing."""
 
 
 class HostState(Struct, frozen=True):
@@ -42,6 +44,10 @@ class HostState(Struct, frozen=True):
     latency_s: float
     caution: Caution | None = None
     """None: it is well."""
+    cuts: Mapping[str, int] = {}
+    """How many of its links each trap rule has cut."""
+    shapes: Mapping[int, int] = {}
+    """How many links of each shape it has had."""
 
 
 class PageState(Struct, frozen=True):
@@ -61,6 +67,18 @@ class PageState(Struct, frozen=True):
     reason: str = ""
     error: str = ""
     visit: Visit | None = None
+
+
+class Snapshot(NamedTuple):
+    """All of it, in the order in which it is loaded."""
+
+    crawl: CrawlState
+    names: Iterator[tuple[str, str]]
+    """Names of hosts and their host keys, if politeness is by address."""
+    hosts: Iterator[HostState]
+    pages: Iterator[PageState]
+    contents: Iterator[tuple[int, str]]
+    """Digests of contents, and which URL had each first."""
 
 
 def chunked(values: Iterable[Value], size: int) -> Iterator[list[Value]]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from math import inf
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,19 +18,22 @@ from msgspec.structs import astuple, replace
 
 from shoal.errors import ConfigError
 from shoal.frontier.base import Frontier, check_priority, worker_records
+from shoal.frontier.host_keys import ByAddress
 from shoal.frontier.seen import SeenCache
-from shoal.frontier.snapshot import CrawlState, HostState, PageState, chunked
+from shoal.frontier.snapshot import Snapshot, chunked
 from shoal.frontier.sqlite_file import connect, crawl_names, translated
 from shoal.frontier.sqlite_move import (
     dump_crawl,
     dumped_host,
     dumped_page,
+    introduce,
     load_crawl,
     load_hosts,
     load_pages,
 )
 from shoal.frontier.sqlite_rows import HOST_COLUMNS, CrawlRow, HostRow
 from shoal.frontier.sqlite_step import Step, read_visit, to_json
+from shoal.lookup import Lookups
 from shoal.model import (
     Beat,
     Grant,
@@ -40,6 +44,7 @@ from shoal.model import (
     Minute,
     Outcome,
     PageRecord,
+    Politeness,
     Stats,
     Visit,
     WorkerRecord,
@@ -54,7 +59,7 @@ Dumped = TypeVar("Dumped")
 _HOST = ", ".join(HOST_COLUMNS)
 _TABLES = (
     *("hosts", "pages", "leases", "items", "positions", "producers", "ages", "workers"),
-    *("cuts", "shapes", "contents", "history"),
+    *("cuts", "shapes", "contents", "names", "history"),
 )
 _RECORD = """
     SELECT p.url, p.state, p.priority, p.depth, p.attempts, p.losses, coalesce(h.host, ''),
@@ -78,6 +83,9 @@ class SqliteFrontier(Frontier):
         self._epoch = -1
         self._version = -1
         self._wake = threading.Event()
+        self._politeness: Politeness | None = None  # not looked up yet
+        self.lookups = Lookups()
+        self._by_address = ByAddress(self._recall, self._introduce, self.lookups)
         self._db = connect(path, create=create)
         with translated(path):
             row = self._db.execute("SELECT id FROM crawls WHERE name = ?", (crawl,)).fetchone()
@@ -98,7 +106,13 @@ class SqliteFrontier(Frontier):
         with translated(self.path):
             self._db.execute("BEGIN IMMEDIATE")
             try:
-                step = Step(self._db, self._id, self.crawl, time.time() if now is None else now)
+                step = Step(
+                    self._db,
+                    self._id,
+                    self.crawl,
+                    time.time() if now is None else now,
+                    self._by_address.of,
+                )
                 self._keep_up(step)
                 yield step
                 step.save()
@@ -113,13 +127,16 @@ class SqliteFrontier(Frontier):
 
     def _keep_up(self, step: Step) -> None:
         """Trust the seen cache no longer than nothing was forgotten."""
+        self._politeness = step.limits.politeness
         if step.crawl.epoch != self._epoch:
             self._seen.clear()
+            self._by_address.forget()
             self._epoch = step.crawl.epoch
 
     # --- what a worker needs -------------------------------------------------------------
 
     def add(self, links: Iterable[Link], *, now: float | None = None) -> int:
+        links = self._met(links)
         with self._step(now) as step:
             return step.add(((link, None) for link in links), self._seen)
 
@@ -141,6 +158,7 @@ class SqliteFrontier(Frontier):
         position: tuple[str, int] | None = None,
         now: float | None = None,
     ) -> frozenset[int]:
+        self._met(link for outcome in outcomes for link in outcome.links)
         with self._step(now) as step:
             held = step.held([outcome.lease.token for outcome in outcomes])
             lost = frozenset(outcome.lease.token for outcome in outcomes) - held.keys()
@@ -157,6 +175,24 @@ class SqliteFrontier(Frontier):
                 if position is not None:
                     step.record_position(*position)
         return lost
+
+    def _met(self, links: Iterable[Link]) -> Iterable[Link]:
+        """These links, after their hosts have been looked up, if politeness is by address."""
+        if (self._politeness or self.limits.politeness) == "address":
+            links = list(links)
+            self._by_address.meet(link.url for link in links)
+        return links
+
+    def _recall(self, names: Set[str]) -> Mapping[str, str]:
+        query = "SELECT name, host FROM names WHERE crawl = ? AND name = ?"
+        with translated(self.path):
+            rows = (self._db.execute(query, (self._id, name)).fetchone() for name in names)
+            return dict(row for row in rows if row is not None)
+
+    def _introduce(self, keys: Mapping[str, str]) -> Mapping[str, str]:
+        with self._step() as step:
+            introduce(step, keys)
+        return self._recall(keys.keys())
 
     def revisit(self, seconds: float, *, now: float | None = None) -> int:
         with self._step(now) as step:
@@ -204,6 +240,7 @@ class SqliteFrontier(Frontier):
 
     def close(self) -> None:
         self._db.close()
+        self.lookups.close()
 
     def _data_version(self) -> int:
         """Moves when another connection has written."""
@@ -273,7 +310,10 @@ class SqliteFrontier(Frontier):
     def why(self, url: str, key: str = "") -> PageRecord | None:
         found = self._records("p.crawl = ? AND p.fingerprint = ?", (self._id, fingerprint(url, key)))
         if found and not found[0].url:  # it came from a back end that keeps no more than that it is done
-            return replace(found[0], url=url, host=HOST_KEYS[self.limits.politeness](url))
+            self._by_address.recall([url])
+            return replace(
+                found[0], url=url, host=HOST_KEYS.get(self.limits.politeness, self._by_address.of)(url)
+            )
         return found[0] if found else None
 
     def dead(
@@ -374,10 +414,28 @@ class SqliteFrontier(Frontier):
 
     # --- moving to another back end -----------------------------------------------------------
 
-    def dump(self) -> tuple[CrawlState, Iterator[HostState], Iterator[PageState]]:
+    def dump(self) -> Snapshot:
         with self._step() as step:
-            crawl = dump_crawl(step)
-        return crawl, self._dump("hosts", dumped_host), self._dump("pages", dumped_page)
+            crawl, cuts = dump_crawl(step), step.cuts
+        return Snapshot(
+            crawl,
+            names=self._dump_pairs("names", "name", "host", first=""),
+            hosts=self._dump("hosts", lambda row: dumped_host(row, *cuts.of(row["id"]))),
+            pages=self._dump("pages", dumped_page),
+            contents=self._dump_pairs("contents", "digest", "url", first=-inf),
+        )
+
+    def _dump_pairs(self, table: str, key: str, value: str, first: Any) -> Iterator[tuple[Any, str]]:
+        """All pairs of a table that has no more columns, beyond the first one."""
+        query = f"SELECT {key}, {value} FROM {table} WHERE crawl = ? AND {key} > ? ORDER BY {key} LIMIT ?"
+        last = first
+        while True:
+            with translated(self.path):
+                pairs = self._db.execute(query, (self._id, last, CHUNK)).fetchall()
+            if not pairs:
+                return
+            last = pairs[-1][0]
+            yield from pairs
 
     def _dump(self, table: str, read: Callable[[sqlite3.Row], Dumped]) -> Iterator[Dumped]:
         last = 0
@@ -394,19 +452,27 @@ class SqliteFrontier(Frontier):
             last = rows[-1]["id"]
             yield from map(read, rows)
 
-    def load(self, crawl: CrawlState, hosts: Iterable[HostState], pages: Iterable[PageState]) -> None:
+    def load(self, snapshot: Snapshot) -> None:
+        crawl, names, hosts, pages, contents = snapshot
         with self._step() as step:
             load_crawl(step, crawl)
             self._db.execute(
                 "UPDATE crawls SET limits = ?, description = ? WHERE id = ?",
                 (to_json(crawl.limits), to_json(crawl.description), self._id),
             )
+        for some_names in chunked(names, CHUNK):
+            with self._step() as step:
+                introduce(step, dict(some_names))
         for some_hosts in chunked(hosts, CHUNK):
             with self._step() as step:
                 load_hosts(step, some_hosts)
         for some_pages in chunked(pages, CHUNK):
+            if crawl.limits.politeness == "address":
+                self._by_address.recall(page.link.url for page in some_pages if page.link)
             with self._step() as step:
                 load_pages(step, some_pages)
+        for some_contents in chunked(contents, CHUNK):
+            self.claim(some_contents)
         with self._step() as step:
             step.load_history(crawl.history)
         if not crawl.paused:

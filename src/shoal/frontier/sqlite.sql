@@ -151,6 +151,13 @@ CREATE TABLE contents (                          -- which page had a content fir
     PRIMARY KEY (crawl, digest)
 ) WITHOUT ROWID;
 
+CREATE TABLE names (                             -- hosts by name, if politeness is by address
+    crawl         INTEGER NOT NULL,
+    name          TEXT NOT NULL,
+    host          TEXT NOT NULL,                 -- the host key: its address, or the name itself
+    PRIMARY KEY (crawl, name)
+) WITHOUT ROWID;
+
 CREATE TABLE workers (
     crawl         INTEGER NOT NULL,
     name          TEXT NOT NULL,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from shoal.frontier.base import MOST_CUT, MOST_SHAPES
 from shoal.model import Quota
@@ -67,6 +67,24 @@ class Cuts:
                 "UPDATE shapes SET count = count - ? WHERE crawl = ? AND host = ?", (least, *where)
             )
             self._db.execute("DELETE FROM shapes WHERE crawl = ? AND host = ? AND count = 0", where)
+
+    def of(self, host: int) -> tuple[dict[str, int], dict[int, int]]:
+        """How many links of a host each rule has cut, and how many it has had of each shape."""
+        where = "FROM {} WHERE crawl = ? AND host = ?"
+        cuts = self._db.execute(f"SELECT rule, count {where.format('cuts')}", (self._crawl, host))
+        shapes = self._db.execute(f"SELECT shape, count {where.format('shapes')}", (self._crawl, host))
+        return dict(cuts.fetchall()), dict(shapes.fetchall())
+
+    def load(self, host: int, cuts: Mapping[str, int], shapes: Mapping[int, int]) -> None:
+        """What `of` gave, for a new host."""
+        self._db.executemany(
+            "INSERT OR REPLACE INTO cuts VALUES (?, ?, ?, ?)",
+            [(self._crawl, host, *each) for each in cuts.items()],
+        )
+        self._db.executemany(
+            "INSERT OR REPLACE INTO shapes VALUES (?, ?, ?, ?)",
+            [(self._crawl, host, *each) for each in shapes.items()],
+        )
 
     def claim(self, contents: Sequence[tuple[int, str]]) -> list[str]:
         """Which URL had each content first."""

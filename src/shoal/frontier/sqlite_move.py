@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Any
 
@@ -14,7 +14,6 @@ from shoal.frontier.history import in_ms
 from shoal.frontier.snapshot import CrawlState, HostState, PageState
 from shoal.frontier.sqlite_step import Step, marks, pack_extra, read_link, read_visit, to_json
 from shoal.model import Link
-from shoal.scope import HOST_KEYS
 
 _PAGE = (
     "crawl",
@@ -51,6 +50,7 @@ def dump_crawl(step: Step) -> CrawlState:
         size_bytes=step.crawl.size_bytes,
         fetches=step.crawl.fetches,
         losses=step.crawl.losses,
+        token=step.crawl.token,
         retries=step.crawl.retries,
         elapsed_s=step.crawl.elapsed_ms / 1000,
         history=tuple(step.history(-inf)),
@@ -65,6 +65,7 @@ def load_crawl(step: Step, crawl: CrawlState) -> None:
     step.crawl.size_bytes = crawl.size_bytes
     step.crawl.fetches = crawl.fetches
     step.crawl.losses = crawl.losses
+    step.crawl.token = max(step.crawl.token, crawl.token)
     step.crawl.retries = crawl.retries
     step.crawl.elapsed_ms = in_ms(crawl.elapsed_s)
     for store, length in crawl.positions.items():
@@ -83,6 +84,14 @@ def load_hosts(step: Step, hosts: Iterable[HostState]) -> None:
         host.latency_s = state.latency_s
         if state.caution is not None:
             host.caution = state.caution
+        step.cuts.load(host.id, state.cuts, state.shapes)
+
+
+def introduce(step: Step, keys: Mapping[str, str]) -> None:
+    """Write down the host keys of these hosts, but for those that have one already."""
+    step.db.executemany(
+        "INSERT OR IGNORE INTO names VALUES (?, ?, ?)", [(step.id, name, key) for name, key in keys.items()]
+    )
 
 
 def load_pages(step: Step, pages: Iterable[PageState]) -> None:
@@ -95,7 +104,7 @@ def load_pages(step: Step, pages: Iterable[PageState]) -> None:
 
 def _loaded_page(step: Step, page: PageState) -> tuple[Any, ...]:
     link = page.link or Link(url="")
-    host = step.host_named(HOST_KEYS[step.limits.politeness](link.url)) if page.link else None
+    host = step.host_named(step.host_key(link.url)) if page.link else None
     state = page.state
     if page.state == "queued" and host is not None:
         delayed, retrying = page.not_before is not None, page.attempts > 0
@@ -126,8 +135,8 @@ def _loaded_page(step: Step, page: PageState) -> tuple[Any, ...]:
     )
 
 
-def dumped_host(row: sqlite3.Row) -> HostState:
-    """A row of hosts."""
+def dumped_host(row: sqlite3.Row, cuts: Mapping[str, int], shapes: Mapping[int, int]) -> HostState:
+    """A row of hosts, with what trap rules have cut and counted of it."""
     return HostState(
         host=row["host"],
         done=row["done"],
@@ -137,6 +146,8 @@ def dumped_host(row: sqlite3.Row) -> HostState:
         paused_until=row["paused_until"],
         latency_s=row["latency_s"],
         caution=None if row["troubles"] is None else msgspec.json.decode(row["troubles"], type=Caution),
+        cuts=cuts,
+        shapes=shapes,
     )
 
 

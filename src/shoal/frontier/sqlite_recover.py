@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import msgspec
 
 from shoal.errors import ConfigError, FrontierError
 from shoal.frontier.history import GAINS, read_minute
-from shoal.frontier.snapshot import CrawlState
+from shoal.frontier.snapshot import CrawlState, HostState, Snapshot
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.frontier.sqlite_file import APPLICATION_ID
 from shoal.frontier.sqlite_move import dumped_host, dumped_page
@@ -59,23 +60,34 @@ def _recover_crawl(db: sqlite3.Connection, row: sqlite3.Row, target: str) -> tup
         retries=row["retries"],
         elapsed_s=row["elapsed_ms"] / 1000,
         history=tuple(read_minute(*minute) for minute in _read(db, _HISTORY, belongs)),
+        token=row["token"],
+    )
+    snapshot = Snapshot(
+        crawl,
+        names=iter(_read(db, "SELECT name, host FROM names WHERE crawl = ?", belongs)),
+        hosts=(_host(db, host) for host in _rows(db, "hosts") if host["crawl"] == belongs),
+        pages=(dumped_page(page) for page in _rows(db, "pages") if page["crawl"] == belongs),
+        contents=iter(_read(db, "SELECT digest, url FROM contents WHERE crawl = ?", belongs)),
     )
     with SqliteFrontier(target, row["name"]) as frontier:
-        frontier.load(
-            crawl,
-            (dumped_host(host) for host in _rows(db, "hosts") if host["crawl"] == belongs),
-            (dumped_page(page) for page in _rows(db, "pages") if page["crawl"] == belongs),
-        )
+        frontier.load(snapshot)
         frontier.load_items(items)
         return frontier.stats().seen, len(items)
 
 
-def _read(db: sqlite3.Connection, query: str, crawl: int) -> list[tuple[Any, ...]]:
-    """What a crawl has in a small table; nothing if that cannot be read."""
-    try:
-        return [tuple(row) for row in db.execute(query, (crawl,))]
-    except sqlite3.DatabaseError:
-        return []
+def _host(db: sqlite3.Connection, row: sqlite3.Row) -> HostState:
+    where = f"WHERE crawl = ? AND host = {row['id']}"
+    cuts = _read(db, f"SELECT rule, count FROM cuts {where}", row["crawl"])
+    shapes = _read(db, f"SELECT shape, count FROM shapes {where}", row["crawl"])
+    return dumped_host(row, dict(cuts), dict(shapes))
+
+
+def _read(db: sqlite3.Connection, query: str, crawl: int) -> list[Any]:
+    """What a crawl has in a small table, as far as it can be read."""
+    rows: list[tuple[Any, ...]] = []
+    with suppress(sqlite3.DatabaseError):
+        rows.extend(map(tuple, db.execute(query, (crawl,))))
+    return rows
 
 
 def _rows(db: sqlite3.Connection, table: str) -> Iterator[sqlite3.Row]:

@@ -238,8 +238,8 @@ class HostRow:
         self.paused_until = 0.0
 
     def _told(self, crawl_delay_s: float, limits: Limits) -> None:
-        """The last one told counts; of a domain, whose hosts may differ, the longest."""
-        among = limits.politeness == "domain"
+        """The last one told counts; among several hosts, which may differ, the longest."""
+        among = limits.politeness != "host"
         self.crawl_delay_s = max(self.crawl_delay_s, crawl_delay_s) if among else crawl_delay_s
 
     def _took(self, elapsed_s: float) -> None:

@@ -18,6 +18,7 @@ from shoal.caution import GIVEN_UP, WELL, given_up_after
 from shoal.errors import FrontierError
 from shoal.frontier.base import AT_ONCE, check_priority
 from shoal.frontier.history import GAINS, MINUTES, in_ms, minute_of, pack_minute, read_minute, window
+from shoal.frontier.host_keys import HostKey
 from shoal.frontier.seen import SeenCache
 from shoal.frontier.sqlite_cuts import Cuts
 from shoal.frontier.sqlite_rows import (
@@ -58,7 +59,10 @@ class Held(NamedTuple):
 class Step:
     """`save` writes it back; whoever made it begins and ends the transaction."""
 
-    def __init__(self, db: sqlite3.Connection, crawl_id: int, name: str, now: float) -> None:
+    def __init__(
+        self, db: sqlite3.Connection, crawl_id: int, name: str, now: float, by_address: HostKey
+    ) -> None:
+        """by_address: gives URLs their host keys, if politeness is by address."""
         self.db = db
         self.id = crawl_id
         self.now = now
@@ -72,6 +76,7 @@ class Step:
         if row is None:
             raise FrontierError(f"the crawl '{name}' was removed from its frontier")
         self.limits = msgspec.json.decode(row[0], type=Limits)
+        self._by_address = by_address
         self.crawl = CrawlRow(*row[1:])
         self._loaded = row[1:]
 
@@ -157,6 +162,11 @@ class Step:
         if known is not None:
             return known
         return self._adopt(self.db.execute(f"SELECT {_HOST} FROM hosts WHERE id = ?", (host_id,)))[0]
+
+    @property
+    def host_key(self) -> HostKey:
+        """Gives URLs their host keys."""
+        return HOST_KEYS.get(self.limits.politeness, self._by_address)
 
     def host_named(self, name: str) -> HostRow:
         """The host of that key; it is made if need be."""
@@ -301,7 +311,7 @@ class Step:
     def _new_page(self, mark: int, link: Link, parent: int | None, hosts: dict[str, HostRow]) -> _Row | None:
         """Its row; None if it is cut and not even to be remembered."""
         check_priority(link.priority, link.url)
-        name = HOST_KEYS[self.limits.politeness](link.url)
+        name = self.host_key(link.url)
         host = hosts.get(name) or hosts.setdefault(name, self.host_named(name))
         rule = link.trap or self.cuts.full(host.id, link.quotas)
         if rule and not self.cuts.count(host.id, rule):

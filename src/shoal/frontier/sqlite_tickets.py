@@ -25,6 +25,7 @@ class SqliteTickets(Tickets):
             yield _Slots(step, self._pace)
 
     def add(self, links: Iterable[Link], *, now: float | None = None) -> tuple[int, list[Ticket]]:
+        links = self._frontier._met(links)
         with self._slots(now) as slots:
             new = slots.step.add(((link, None) for link in links), self._frontier._seen)
             return new, slots.mint()

@@ -58,7 +58,8 @@ local function learn(h, sign, began, elapsed, crawl_delay, asked)
     if elapsed > 0 then h.latency = h.latency > 0 and 0.8 * h.latency + 0.2 * elapsed or elapsed end
   end
   if crawl_delay >= 0 then
-    h.crawl_delay = limits.politeness == 'domain' and math.max(h.crawl_delay, crawl_delay) or crawl_delay
+    local among = limits.politeness and limits.politeness ~= 'host'
+    h.crawl_delay = among and math.max(h.crawl_delay, crawl_delay) or crawl_delay
   end
   local is_news = sign ~= '' and not (h.caution and began < h.caution[6])
   if is_news and sign ~= 'fine' then

@@ -23,6 +23,7 @@
 -- base:history     hash    minute % MINUTES -> msgpack {minute, ...}: GAINS of history.py, what the minute brought
 -- base:cuts        hash    RULE \n HOST -> how many links the rule has cut
 -- base:shapes:HOST hash    shape -> how many links of it the host has had
+-- base:names       hash    name of a host -> its host key, if politeness is by address
 -- base:contents    hash    digest -> URL that had this content first
 -- base:positions   hash    store -> committed length
 -- base:workers     hash    worker -> msgpack {until, worker, ...}: a Beat
