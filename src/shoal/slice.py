@@ -21,7 +21,7 @@ from shoal.errors import FrontierUnavailable
 from shoal.fetch import Fetcher
 from shoal.frontier.tickets import Pace, Ticket
 from shoal.liveness import worker_name
-from shoal.local import Job, loop_factory, opened_store
+from shoal.local import Job, loop_factory, opened_stores
 from shoal.meter import Meter
 from shoal.model import Lease, Outcome
 from shoal.threads import HandlerThreads
@@ -115,7 +115,7 @@ class Bench:
         worker = Worker(
             self._job.crawl,
             self._frontier,
-            self._store,
+            self._stores,
             name=owner,
             patience_s=PATIENCE_S,
             load=self._load,
@@ -137,7 +137,7 @@ class Bench:
     def _open(self) -> None:
         try:
             self._frontier = self._opened.enter_context(self._job.open_frontier())
-            self._store = self._opened.enter_context(opened_store(self._job, self._frontier))
+            self._stores = self._opened.enter_context(opened_stores(self._job, self._frontier))
             runner = self._opened.enter_context(asyncio.Runner(loop_factory=loop_factory()))
             self._visitor = runner.run(self._make_visitor(runner))
         except BaseException:
