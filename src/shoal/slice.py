@@ -18,7 +18,7 @@ from shoal.access import Access
 from shoal.errors import FrontierUnavailable
 from shoal.fetch import Fetcher
 from shoal.frontier import Frontier
-from shoal.local import Job, keep_revisits, loop_factory, opened_store
+from shoal.local import Job, keep_revisits, loop_factory, opened_stores
 from shoal.meter import Meter
 from shoal.model import Lease, Outcome
 from shoal.threads import HandlerThreads
@@ -63,9 +63,11 @@ class Tally:
 class Bench:
     """Where slices are worked off, one after the other. What it has opened stays open for the next one."""
 
-    def __init__(self, job: Job, dress: Dresses = lambda visitor, threads: visitor) -> None:
-        """Nothing is opened yet."""
-        self._job, self._dress = job, dress
+    def __init__(
+        self, job: Job, dress: Dresses = lambda visitor, threads: visitor, *, worker: str = ""
+    ) -> None:
+        """Nothing is opened yet. worker: the owner of its leases, if it is not named after this process."""
+        self._job, self._dress, self._worker = job, dress, worker
         self.meter = Meter()
         """What all slices have done."""
         self._opened = ExitStack()
@@ -104,7 +106,7 @@ class Bench:
         worker = Worker(
             self._job.crawl,
             self._frontier,
-            self._store,
+            self._stores,
             name=owner,
             patience_s=patience_s,
             lease_s=lease_s,
@@ -116,7 +118,9 @@ class Bench:
     def _open(self) -> None:
         self._frontier = self._opened.enter_context(self._job.open_frontier())
         keep_revisits(self._job, self._frontier.describe())
-        self._store = self._opened.enter_context(opened_store(self._job, self._frontier))
+        self._stores = self._opened.enter_context(
+            opened_stores(self._job, self._frontier, worker=self._worker)
+        )
         runner = self._opened.enter_context(asyncio.Runner(loop_factory=loop_factory()))
         self._visitor = runner.run(self._make_visitor(runner))
         self._runner = runner

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -44,6 +44,7 @@ TEND_S = 5.0  # leases are extended, and the worker says that it is alive
 LINGER_S = 0.01  # a finished page waits this long for others, so that one transaction serves many
 GRACE_S = 1.0  # what a stopped worker has begun may take this long
 SUSPECT_LOSSES = 2  # a page lost so often may be what kills its workers: it is visited alone
+SAY_S = 60.0  # between two words about the same trouble
 TROUBLE_S = 2.0  # at most, between two tries while the frontier or the store cannot be written
 
 T = TypeVar("T")
@@ -64,7 +65,7 @@ class Worker:
         self,
         crawl: Crawl,
         frontier: Frontier,
-        store: Store | None,
+        stores: Sequence[Store],
         *,
         name: str,
         drain: bool = True,
@@ -79,7 +80,7 @@ class Worker:
         """
         self._crawl = crawl
         self._frontier = frontier
-        self._store = store
+        self._stores = stores
         self._name = name
         self._drain = drain
         self._patience_s = patience_s
@@ -98,6 +99,7 @@ class Worker:
         self._tended_at = time.monotonic() - TEND_S
         self._visited = 0  # since then
         self._lookups = frontier.lookups if crawl.settings.politeness == "address" else None
+        self._lost: frozenset[int] = frozenset()  # leases, in times of trouble
         self._thread = ThreadPoolExecutor(1, "shoal-frontier")
 
     async def run(self) -> None:
@@ -159,29 +161,41 @@ class Worker:
 
     async def _turn(self) -> Grant:
         """Store and commit what is finished, then lease what there is room for; wait out any trouble."""
-        began = time.monotonic()
-        for tries, pause_s in enumerate(pauses()):
+        trouble = Trouble()
+        for pause_s in pauses():
             finished = self._finished[: self._load.batch()]
             try:
                 grant, lost = await self._in_thread(partial(self._settle_and_lease, finished))
             except (FrontierUnavailable, StoreUnavailable) as error:
-                log.error("%s; nothing is lost, trying again every %g s", error, TROUBLE_S)
+                trouble.say(error)
+                await self._in_thread(partial(self._hold_on, str(error)))
                 await self._pause(pause_s, self._stopping)
                 if self._stopping.is_set():
                     break
             else:
-                if tries:
-                    log.info("it can be used again, after %.1f s", time.monotonic() - began)
-                for token in lost & self._fetching.keys():
-                    self._fetching.pop(token).cancel()
+                trouble.over()
+                self._cancel(lost)
                 return grant
         return Grant(leases=(), again_s=None, finished=False)
+
+    def _hold_on(self, trouble: str) -> None:
+        """Nothing is leased while there is trouble, and nothing is to be lost of what is held."""
+        now = time.monotonic()
+        if now - self._tended_at >= TEND_S:
+            with suppress(FrontierUnavailable):
+                self._lost |= self._tend(now, trouble)
+
+    def _cancel(self, lost: frozenset[int]) -> None:
+        """The fetches of leases that were lost."""
+        for token in (lost | self._lost) & self._fetching.keys():
+            self._fetching.pop(token).cancel()
+        self._lost = frozenset()
 
     def _settle_and_lease(self, finished: list[tuple[float, Outcome]]) -> tuple[Grant, frozenset[int]]:
         now = time.monotonic()
         settle(
             self._frontier,
-            self._store,
+            self._stores,
             [replace(outcome, age_s=outcome.age_s + now - ended_at) for ended_at, outcome in finished],
             self._load.meter,
         )
@@ -201,7 +215,7 @@ class Worker:
         self._frontier.release([lease.token for lease in grant.leases if lease is not suspect])
         return replace(grant, leases=(suspect,))
 
-    def _tend(self, now: float) -> frozenset[int]:
+    def _tend(self, now: float, trouble: str = "") -> frozenset[int]:
         """Extend the leases and say that we are alive; returns the tokens of those that were lost."""
         rate = self._visited / (now - self._tended_at)
         self._tended_at, self._visited = now, 0
@@ -214,6 +228,7 @@ class Worker:
             bytes_in_flight=self._load.bytes_in_flight(finished),
             lag_s=self._load.take_lag_s(),
             settle_s=self._load.settle_s,
+            trouble=trouble,
         )
         self._load.meter.beat = beat
         self._frontier.beat(beat, 3 * TEND_S)
@@ -286,6 +301,26 @@ class Worker:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
+class Trouble:
+    """Tells of trouble once, again every SAY_S, and when it is over."""
+
+    def __init__(self) -> None:
+        self._since = 0.0
+        self._said = ("", 0.0)
+
+    def say(self, error: Exception) -> None:
+        now = time.monotonic()
+        self._since = self._since or now
+        text, said_at = self._said
+        if text != str(error) or now - said_at >= SAY_S:
+            log.error("%s; the crawl pauses, nothing is lost, trying again every %g s", error, TROUBLE_S)
+            self._said = str(error), now
+
+    def over(self) -> None:
+        if self._since:
+            log.info("the crawl goes on, after %.0f s", time.monotonic() - self._since)
+
+
 def pauses() -> Iterator[float]:
     """Between two tries: longer and longer, and not the same for all workers."""
     for tries in count():
@@ -313,4 +348,5 @@ def fetch_settings(crawl: Crawl) -> FetchSettings:
         cookies=settings.cookies,
         allow=KINDS if settings.allow_private else frozenset(opened),
         connections=settings.concurrency,
+        capture=settings.archive is not None,
     )

@@ -99,7 +99,7 @@ class Office:
         url = self.job.frontier
         if url.startswith("redis"):
             url += ("&" if "?" in url else "?") + f"socket_timeout={WATCHDOG_TIMEOUT_S}"
-        return Job(crawl=self.job.crawl, frontier=url, output=self.job.output).open_frontier()
+        return Job(crawl=self.job.crawl, frontier=url, outputs=self.job.outputs).open_frontier()
 
     def send(self, ticket: Ticket) -> None:
         """Publish one ticket, without trying twice."""

@@ -64,7 +64,7 @@ class Station:
     ) -> None:
         """Nothing is opened yet: what a snapshot of the process holds is good in all its copies."""
         self.crawl = crawl
-        self._job = Job(crawl, frontier, store)
+        self._job = Job(crawl, frontier, () if store is None else (store,))
         self._patience_s = patience_s
         self._most = most
         self._preparing = Lock()
@@ -151,8 +151,8 @@ class _Place:
     """Where one invocation at a time works."""
 
     def __init__(self, job: Job) -> None:
-        self.bench = Bench(job)
         self.name = f"function:{uuid4().hex}"  # no `worker_name`: sandboxes share host names and process ids
+        self.bench = Bench(job, worker=self.name)
 
 
 def _close(places: Iterable[_Place]) -> None:
