@@ -25,10 +25,15 @@ def job_of(settings: BaseSettings, spider: str, *, stores: bool) -> Job:
         raise ConfigError(
             "SHOAL_STORE is set, but nothing is stored: ITEM_PIPELINES needs shoal.scrapy.StorePipeline"
         )
+    if stores and not output and not str(frontier).startswith("sqlite:"):
+        raise ConfigError(
+            "this frontier keeps no rows: say with SHOAL_STORE where they go, such as rows.jsonl"
+        )
     return Job(
         crawl=_crawl(settings, settings.get("SHOAL_CRAWL") or spider),
         frontier=str(frontier),
         output=output or None,
+        rows=stores,
         fields=tuple(settings.getlist("SHOAL_FIELDS")),
         fixed={"by": "scrapy"},
         drain=not settings.getbool("SHOAL_KEEP_ALIVE"),

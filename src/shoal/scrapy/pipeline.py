@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from scrapy.crawler import Crawler
+from scrapy.utils.misc import load_object
 
 from shoal.errors import ConfigError, StoreError
 from shoal.scrapy.visit import current
@@ -18,11 +19,10 @@ class StorePipeline:
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Made by Scrapy. Raises ConfigError without the scheduler, which does the storing."""
-        from scrapy.utils.misc import load_object
-
         from shoal.scrapy.scheduler import Scheduler
 
-        if not issubclass(load_object(crawler.settings["SCHEDULER"]), Scheduler):
+        scheduler = load_object(crawler.settings["SCHEDULER"])
+        if Scheduler not in scheduler.__mro__:  # issubclass would only ask what methods it has
             raise ConfigError("StorePipeline needs SCHEDULER = 'shoal.scrapy.Scheduler'")
         return cls()
 

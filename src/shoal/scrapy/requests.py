@@ -1,6 +1,6 @@
 """From a request of Scrapy's to a link of the frontier, and back.
 
-A link says what most requests are: a URL to get, and how deep it is. All the rest is in its meta, as "scrapy".
+A link says what most requests are: a URL to get, and how deep it is. All the rest is "scrapy" in its meta.
 What other programs put into meta becomes the meta of the request.
 """
 
@@ -136,21 +136,21 @@ class Codec:
         if function is None:
             return None
         own: Any = getattr(function, "__func__", None)
-        if own is None or getattr(function, "__self__", None) is not self._spider:
-            name = getattr(function, "__qualname__", repr(function))
-            raise NotStorable(f"its {what} {name} is no method of the spider {self._spider.name}")
-        if own not in self._names:
-            self._names[own] = self._find(what, own)
-        return self._names[own]
+        name = self._names.get(own)
+        if name is None or getattr(function, "__self__", None) is not self._spider:
+            name = self._names[own] = self._find(what, function)
+        return name
 
-    def _find(self, what: str, own: Any) -> str:
-        plain = getattr(self._spider, own.__name__, None)
-        if getattr(plain, "__func__", None) is own:
-            return str(own.__name__)
-        for name, method in getmembers(self._spider, ismethod):  # a decorator may have hidden its name
-            if method.__func__ is own:
+    def _find(self, what: str, function: Any) -> str:
+        """Under which name the spider has it: a decorator may have hidden the one that it was given."""
+        name = getattr(function, "__name__", "")
+        if getattr(self._spider, name, None) == function:  # the same method of the same object
+            return str(name)
+        for name, method in getmembers(self._spider, ismethod):
+            if method == function:
                 return name
-        raise NotStorable(f"its {what} {own.__qualname__} is no method of the spider {self._spider.name}")
+        shown = getattr(function, "__qualname__", repr(function))
+        raise NotStorable(f"its {what} {shown} is no method of the spider {self._spider.name}")
 
     # --- and back ---------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from functools import partial
 from inspect import Parameter, signature
 from itertools import count
@@ -26,7 +26,7 @@ from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure as Raised
 
-from shoal.errors import ConfigError, ShoalError
+from shoal.errors import ShoalError
 from shoal.liveness import worker_name
 from shoal.load import Load
 from shoal.local import Job, opened_store, prepare
@@ -56,26 +56,14 @@ class Scheduler(BaseScheduler):
         return cls(crawler)
 
     def __init__(self, crawler: Crawler) -> None:
-        """Nothing is opened yet. Raises ConfigError naming what is wrong with the settings."""
+        """Nothing is opened yet."""
         assert crawler.spider is not None
-        assert crawler.engine is not None
         self._crawler, self._spider = crawler, crawler.spider
         self._engine: Any = crawler.engine  # its private parts have no types
-        middlewares = self._engine.scraper.itemproc.middlewares
-        stores = any(isinstance(each, StorePipeline) for each in middlewares)
-        self._job = job_of(crawler.settings, crawler.spider.name, stores=stores)
-        self._stores = stores
-        self._codec = Codec(
-            self._spider,
-            self._job.crawl.spelling(),
-            priorities_of(crawler.settings),
-            crawler.request_fingerprinter,
-        )
         self._name = worker_name(f"{self._spider.name}.{next(NUMBERS)}")
-        self._load = _Load(self._job, self._engine)
         self._waiting: deque[Visit] = deque()
         self._visits: dict[Request, Visit] = {}
-        self._opened = ExitStack()
+        self._opened = AsyncExitStack()
         self._working: asyncio.Task[None] | None = None
         self._worker: Worker | None = None
         self._seen_starts: dict[tuple[str, str], int] = {}
@@ -86,7 +74,7 @@ class Scheduler(BaseScheduler):
     # --- what Scrapy calls ------------------------------------------------------------------
 
     def open(self, spider: Spider) -> Deferred[None]:
-        """Raises ShoalError if there is no working with this frontier or store."""
+        """Raises ShoalError if there is no working with these settings, this frontier or this store."""
         return deferred_from_coro(self._open())
 
     def close(self, reason: str) -> Deferred[None]:
@@ -220,8 +208,18 @@ class Scheduler(BaseScheduler):
     # --- beginning, working, ending -----------------------------------------------------------
 
     async def _open(self) -> None:
-        loop = asyncio.get_running_loop()
-        stats = await loop.run_in_executor(None, partial(prepare, self._job_checked()))
+        settings, loop = self._crawler.settings, asyncio.get_running_loop()
+        middlewares = self._engine.scraper.itemproc.middlewares
+        stores = any(isinstance(each, StorePipeline) for each in middlewares)
+        self._job = job_of(settings, self._spider.name, stores=stores)
+        self._codec = Codec(
+            self._spider,
+            self._job.crawl.spelling(),
+            priorities_of(settings),
+            self._crawler.request_fingerprinter,
+        )
+        self._load = _Load(self._job, self._engine)
+        stats = await loop.run_in_executor(None, partial(prepare, self._job))
         if stats.finished and stats.seen and self._job.drain:
             log.info(
                 "the crawl '%s' is finished: SHOAL_FRESH=1 starts it again",
@@ -231,12 +229,8 @@ class Scheduler(BaseScheduler):
         self._frontier = self._opened.enter_context(self._job.open_frontier())
         self._store = self._opened.enter_context(opened_store(self._job, self._frontier))
         self._inflow = Inflow(self._job.open_frontier(), self._name)
+        self._opened.push_async_callback(self._inflow.close)
         self._look_into_engine()
-
-    def _job_checked(self) -> Job:
-        if self._stores and self._job.output is None and not self._job.frontier.startswith("sqlite:"):
-            raise ConfigError("this frontier keeps no rows: say with SHOAL_STORE where they go")
-        return self._job
 
     def _look_into_engine(self) -> None:
         """Scrapy tells nobody when a callback is done, nor whose requests these are: see for ourselves."""
@@ -283,10 +277,9 @@ class Scheduler(BaseScheduler):
         if self._working is not None:
             await self._working
         try:
-            await self._inflow.close()
+            await self._opened.aclose()
         except ShoalError as error:
             log.error("%s; requests may be missing", error, extra={"spider": self._spider})
-        self._opened.close()
 
     def _wake_engine(self) -> None:
         if self._engine._slot is not None:

@@ -88,16 +88,9 @@ def _marked(value: Any, where: str) -> Any:
     if (type(value).__module__, type(value).__qualname__) == PAGE_METHOD:
         return {MARK: ["page_method", pack([value.method, list(value.args), dict(value.kwargs)], where)]}
     if ItemAdapter.is_item(value):
-        fields = (
-            pack(ItemAdapter(value).asdict(), where) if isinstance(value, dict) else _fields(value, where)
-        )
+        fields = {name: pack(each, f"{where}['{name}']") for name, each in ItemAdapter(value).items()}
         return {MARK: ["item", [f"{type(value).__module__}:{type(value).__qualname__}", fields]]}
     raise NotStorable(f"{where} is a {type(value).__qualname__}, which cannot be kept")
-
-
-def _fields(item: Any, where: str) -> Any:
-    """Of an item; what is in it need not be plain."""
-    return {name: pack(each, f"{where}['{name}']") for name, each in ItemAdapter(item).items()}
 
 
 def _sequence(value: Any, where: str) -> Any:
@@ -123,12 +116,18 @@ _WRITE: dict[type, tuple[str, Callable[[Any, str], Any]]] = {
     str: ("", lambda value, _: str.__str__(value)),
     int: ("", lambda value, _: int(value)),
     float: ("", lambda value, _: float(value)),
+    dict: ("", lambda value, _: dict(value)),
+    list: ("", lambda value, _: list(value)),
 }
 
 
 def _item(form: Any) -> Any:
     place, fields = form
-    return item_class(place, ItemAdapter.is_item_class)(**unpack(fields))
+    return item_class(place, _is_item_class)(**unpack(fields))
+
+
+def _is_item_class(kind: type) -> bool:
+    return ItemAdapter.is_item_class(kind) and not issubclass(kind, dict)
 
 
 def item_class(place: str, allowed: Callable[[type], bool]) -> Any:
