@@ -39,6 +39,7 @@ def leased(link: Link, attempt: int = 1) -> Lease:
 
 
 def back(request: Request) -> Request:
+    """The request that comes out of a frontier."""
     return CODEC.request(leased(CODEC.link(request)))
 
 

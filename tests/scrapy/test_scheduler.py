@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ PAGE = page(b"<p>hello</p>")
 
 
 def targets(server: ScriptedServer) -> Counter[str]:
+    """How often each was asked for."""
     return Counter(request.target for request in server.requests)
 
 
@@ -669,7 +672,8 @@ def test_what_is_pushed_to_redis_arrives_in_parse(redis_server, redis_place):
 
     with ScriptedServer(lambda request: PAGE) as server:
         with redis_server.client() as client:
-            pushed = [server.url("/plain"), '{"url": "%s", "meta": {"n": 1}}' % server.url("/json")]
+            entry = json.dumps({"url": server.url("/json"), "meta": {"n": 1}})
+            pushed = [server.url("/plain"), entry]
             client.lpush(f"{redis_place.prefix}:{{test}}:inbox", *pushed)
         redis_place.crawl(Living, given={"urls": []})
     assert sorted(came) == [(server.url("/json"), 1), (server.url("/plain"), None)]
@@ -697,7 +701,7 @@ def test_a_delay_holds_for_all_spiders_together(any_place):
             for wait in both:
                 wait(60.0)
             times = sorted(request.at for request in server.requests)
-        gaps = [after - before for before, after in zip(times, times[1:], strict=False)]
+        gaps = [after - before for before, after in pairwise(times)]
         assert len(times) == 8
         assert sum(gaps) >= 7 * 0.2 - 0.05, gaps
 
