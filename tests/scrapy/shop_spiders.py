@@ -22,9 +22,8 @@ class Shop(scrapy.Spider):
 
     def login(self, response):
         """Fill in the form of the page."""
-        yield scrapy.FormRequest.from_response(
-            response, formdata={"password": "secret"}, callback=self.logged_in
-        )
+        form = {"token": response.css("[name=token]::attr(value)").get(), "password": "secret"}
+        yield scrapy.FormRequest(response.urljoin("/login"), self.logged_in, formdata=form)
 
     def logged_in(self, response):
         """Begin with all that there is; the cookie goes with each request that needs it."""
@@ -40,7 +39,7 @@ class Shop(scrapy.Spider):
     def listing(self, response):
         """A page that leads to others; it is a product, too."""
         yield self.product(response)
-        for n, href in enumerate(response.css("a::attr(href)").getall()):
+        for n, href in enumerate(self.links(response)):
             callback = self.detail if n % 2 else self.listing
             yield response.follow(href, callback, cb_kwargs={"place": (n, response.url)} if n % 2 else {})
 
@@ -49,8 +48,13 @@ class Shop(scrapy.Spider):
         number, _ = place
         assert number % 2 == 1
         yield self.product(response)
-        for href in response.css("a::attr(href)").getall():
+        for href in self.links(response):
             yield response.follow(href, self.listing)
+
+    def links(self, response):
+        """Those that lead to pages."""
+        urls = map(response.urljoin, response.css("a::attr(href)").getall())
+        return [url for url in urls if url.lower().startswith("http")]
 
     def product(self, response):
         """The row of a page."""

@@ -86,8 +86,9 @@ class Shop:
         """Until so many pages are done."""
         deadline = time.monotonic() + seconds
         with open_frontier(self.frontier, crawl="shop") as frontier:
-            while frontier.stats().done < done:
-                assert time.monotonic() < deadline, frontier.stats()
+            while (stats := frontier.stats()).done < done:
+                assert time.monotonic() < deadline, stats
+                assert not (stats.finished and stats.seen), stats
                 time.sleep(0.02)
 
     def finish(self, *processes: subprocess.Popen[bytes], seconds: float = 120.0) -> Any:
