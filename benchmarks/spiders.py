@@ -88,7 +88,15 @@ def costs(rounds: int, pages: int) -> str:
                 taken[name].append(alone(mode, frontier, site))
                 print(name, f"{taken[name][-1][0].cpu_ms_per_page:.2f} ms", flush=True)
     plain = median([cost for cost, _ in taken["Scrapy's own scheduler, in memory"]], "cpu_ms_per_page")
-    head = ["queue", "pages", "CPU ms per page", "all rounds", "overhead", "pages/s", "Redis, CPU ms per page"]
+    head = [
+        "queue",
+        "pages",
+        "CPU ms per page",
+        "all rounds",
+        "overhead",
+        "pages/s",
+        "Redis, CPU ms per page",
+    ]
     return table(head, [_cost_row(name, each, plain) for name, each in taken.items()])
 
 
