@@ -26,8 +26,8 @@ class StorePipeline:
             raise ConfigError("StorePipeline needs SCHEDULER = 'shoal.scrapy.Scheduler'")
         return cls()
 
-    def process_item(self, item: Any) -> Any:
-        """Raises StoreError for what cannot be stored: its request becomes a dead letter."""
+    def process_item(self, item: Any, spider: object = None) -> Any:
+        """spider: given by Scrapy 2.13. Raises StoreError for what cannot be stored: its request becomes a dead letter."""
         visit = current.get()
         if visit is None:
             raise StoreError("an item that comes from no request cannot be stored: yield it in a callback")
