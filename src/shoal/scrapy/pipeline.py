@@ -27,7 +27,10 @@ class StorePipeline:
         return cls()
 
     def process_item(self, item: Any, spider: object = None) -> Any:
-        """spider: given by Scrapy 2.13. Raises StoreError for what cannot be stored: its request becomes a dead letter."""
+        """Raises StoreError for what cannot be stored: its request becomes a dead letter.
+
+        spider: given by Scrapy 2.13.
+        """
         visit = current.get()
         if visit is None:
             raise StoreError("an item that comes from no request cannot be stored: yield it in a callback")
