@@ -3,6 +3,10 @@
 memory: a spider as Scrapy's manual teaches it, with the settings for speed that its manual names.
 lean: further than most users go; optional middlewares off, and the spider drops links it has followed.
 redis, redis-lean: the same with scrapy-redis, queue and seen set in the Redis named by REDIS_URL.
+shoal: as memory, with the queue in shoal's frontier named by SHOAL_FRONTIER.
+shoal-store: the same, with the items in shoal's store ITEMS instead of Scrapy's feed.
+
+CLOSE_AFTER: so many pages, then it is closed. IDLE_S: scrapy-redis ends when it was idle so long.
 """
 
 import os
@@ -20,6 +24,7 @@ SETTINGS = {
     "COOKIES_ENABLED": False,
     "AUTOTHROTTLE_ENABLED": False,
     "TELNETCONSOLE_ENABLED": False,
+    "REMOTE_CONTROL_ENABLED": False,
     "CONCURRENT_REQUESTS": 64,
     "CONCURRENT_REQUESTS_PER_DOMAIN": 16,
     "DOWNLOAD_DELAY": 0,
@@ -42,6 +47,7 @@ REDIS = {
     "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
     "SCHEDULER_PERSIST": True,
     "REDIS_URL": os.environ.get("REDIS_URL"),
+    "MAX_IDLE_TIME_BEFORE_CLOSE": int(os.environ.get("IDLE_S", 0)),
 }
 
 
@@ -83,6 +89,12 @@ def main():
 
         settings |= REDIS
         spider = type("RedisPages", (Pages, RedisSpider), {})
+    if "shoal" in MODE:
+        settings |= {"SCHEDULER": "shoal.scrapy.Scheduler", "SHOAL_FRONTIER": os.environ["SHOAL_FRONTIER"]}
+    if "store" in MODE:
+        settings |= {"FEEDS": {}, "ITEM_PIPELINES": {"shoal.scrapy.StorePipeline": 900}, "SHOAL_STORE": ITEMS}
+    if "CLOSE_AFTER" in os.environ:
+        settings |= {"CLOSESPIDER_PAGECOUNT": int(os.environ["CLOSE_AFTER"])}
     process = CrawlerProcess(settings)
     process.crawl(spider)
     process.start()

@@ -67,6 +67,8 @@ class Job(msgspec.Struct, frozen=True):
     """URL of the frontier."""
     outputs: tuple[str, ...] = ()
     """Where the items go, besides the stores of the crawl; without any, the frontier keeps them."""
+    rows: bool = True
+    """Whether there are items to keep at all."""
     fields: tuple[str, ...] = ()
     """The names of the items' fields, if they are known beforehand."""
     csv_safe: bool = False
@@ -120,7 +122,7 @@ def prepare(job: Job) -> Stats:
     Raises ConfigError, FrontierError, StoreError, and the two Unavailable ones.
     """
     with job.open_frontier() as frontier:
-        if not job.has_stores and not frontier.keeps_items:
+        if job.rows and not job.has_stores and not frontier.keeps_items:
             raise ConfigError("this frontier keeps no rows: say with -o where they go, such as rows.jsonl")
         if not job.fresh:
             before = frontier.describe()
