@@ -42,6 +42,8 @@ class HostState(Struct, frozen=True):
     latency_s: float
     caution: Caution | None = None
     """None: it is well."""
+    set_delay_s: float | None = None
+    error_rate: float = 0.0
 
 
 class PageState(Struct, frozen=True):

@@ -83,6 +83,8 @@ def load_hosts(step: Step, hosts: Iterable[HostState]) -> None:
         host.latency_s = state.latency_s
         if state.caution is not None:
             host.caution = state.caution
+        host.set_delay_s = state.set_delay_s
+        host.error_rate = state.error_rate
 
 
 def load_pages(step: Step, pages: Iterable[PageState]) -> None:
@@ -137,6 +139,8 @@ def dumped_host(row: sqlite3.Row) -> HostState:
         paused_until=row["paused_until"],
         latency_s=row["latency_s"],
         caution=None if row["troubles"] is None else msgspec.json.decode(row["troubles"], type=Caution),
+        set_delay_s=row["set_delay_s"],
+        error_rate=row["error_rate"],
     )
 
 
