@@ -394,6 +394,8 @@ class WorkerRecord(Struct, frozen=True):
     leases: int
     alive: bool
     """It was heard of lately. One that holds leases without being alive will lose them."""
+    until: float | None = None
+    """When it is no longer taken for alive, unless it is heard of again."""
     concurrency: int = 0
     since: float | None = None
     pages_per_s: float = 0.0

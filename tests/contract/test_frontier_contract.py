@@ -1730,7 +1730,7 @@ def test_a_worker_that_is_heard_of_is_alive_for_that_long(frontier):
     beat = Beat(name="ann", concurrency=8, since=NOW - 5, pages_per_s=2.5)
     frontier.beat(beat, 30, now=NOW)
     (worker,) = frontier.workers(now=NOW + 30)
-    assert (worker.name, worker.alive, worker.leases) == ("ann", True, 0)
+    assert (worker.name, worker.alive, worker.until, worker.leases) == ("ann", True, NOW + 30, 0)
     assert (worker.concurrency, worker.since, worker.pages_per_s) == (8, NOW - 5, 2.5)
     assert frontier.workers(now=NOW + 31) == []
     add(frontier, A)

@@ -350,14 +350,15 @@ class Frontier(ABC):
         self.close()
 
 
-def worker_records(beats: Iterable[Beat], held: Mapping[str, int]) -> list[WorkerRecord]:
-    """Bring together who was heard of and who holds how many leases."""
-    alive = {beat.name: beat for beat in beats}
+def worker_records(beats: Iterable[tuple[float, Beat]], held: Mapping[str, int]) -> list[WorkerRecord]:
+    """Bring together who was heard of, and until when that counts, and who holds how many leases."""
+    alive = {beat.name: (until, beat) for until, beat in beats}
     records = [
         WorkerRecord(
             name=name,
             leases=held.get(name, 0),
             alive=True,
+            until=until,
             concurrency=beat.concurrency,
             since=beat.since,
             pages_per_s=beat.pages_per_s,
@@ -365,7 +366,7 @@ def worker_records(beats: Iterable[Beat], held: Mapping[str, int]) -> list[Worke
             lag_s=beat.lag_s,
             settle_s=beat.settle_s,
         )
-        for name, beat in alive.items()
+        for name, (until, beat) in alive.items()
     ]
     records += [
         WorkerRecord(name=name, leases=count, alive=False)

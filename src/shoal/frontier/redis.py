@@ -509,7 +509,8 @@ class RedisFrontier(Frontier):
     def workers(self, *, now: float | None = None) -> list[WorkerRecord]:
         beats, leases = self._call("workers", now=now)
         held = {name.decode(): int(count) for name, count in zip(leases[::2], leases[1::2], strict=True)}
-        return worker_records([Beat(*msgspec.msgpack.decode(beat)[1:]) for beat in beats], held)
+        heard = [msgspec.msgpack.decode(packed) for packed in beats]
+        return worker_records([(until, Beat(*beat)) for until, *beat in heard], held)
 
     def items(self) -> Iterator[Item]:
         """None: items never go through Redis."""

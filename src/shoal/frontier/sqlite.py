@@ -406,11 +406,11 @@ class SqliteFrontier(Frontier):
                 )
             )
             beats = self._db.execute(
-                "SELECT name, concurrency, since, pages_per_s, bytes_in_flight, lag_s, settle_s FROM workers"
+                "SELECT deadline, name, concurrency, since, pages_per_s, bytes_in_flight, lag_s, settle_s FROM workers"
                 " WHERE crawl = ? AND deadline >= ?",
                 (self._id, step.now),
             )
-            return worker_records([Beat(*row) for row in beats], held)
+            return worker_records([(until, Beat(*beat)) for until, *beat in beats], held)
 
     def items(self) -> Iterator[Item]:
         last = 0
