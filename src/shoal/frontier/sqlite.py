@@ -406,8 +406,8 @@ class SqliteFrontier(Frontier):
                 )
             )
             beats = self._db.execute(
-                "SELECT deadline, name, concurrency, since, pages_per_s, bytes_in_flight, lag_s, settle_s FROM workers"
-                " WHERE crawl = ? AND deadline >= ?",
+                "SELECT deadline, name, concurrency, since, pages_per_s, bytes_in_flight, lag_s, settle_s"
+                " FROM workers WHERE crawl = ? AND deadline >= ?",
                 (self._id, step.now),
             )
             return worker_records([(until, Beat(*beat)) for until, *beat in beats], held)
