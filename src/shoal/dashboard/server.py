@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
+import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from importlib.resources import files
 from itertools import chain
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -23,6 +24,7 @@ from shoal.dashboard.guard import SECURITY_HEADERS, Guard
 from shoal.dashboard.rows import Latest
 from shoal.errors import ConfigError, ShoalError
 from shoal.frontier import crawl_names
+from shoal.frontier.history import MINUTES
 from shoal.log import visible
 
 EVENT_S = 1.0
@@ -169,7 +171,7 @@ class Dashboard:
             log.warning("a login with a wrong token from %s", request.remote)
             await asyncio.sleep(FAILED_LOGIN_S)
             raise web.HTTPSeeOther("/login?wrong")
-        answer = web.HTTPSeeOther("/")
+        answer = _elsewhere("/")
         answer.set_cookie(
             self._cookie(request),
             self._guard.cookie(),
@@ -222,8 +224,8 @@ class Dashboard:
         return _json(views.overview(await (await self._desk(request)).pulse()))
 
     async def _history(self, request: web.Request) -> web.Response:
-        hours = _asked(request, _Hours).hours
-        return _json(await views.history(await self._desk(request), hours))
+        minutes = _asked(request, _Since).minutes
+        return _json(await views.history(await self._desk(request), minutes))
 
     async def _hosts(self, request: web.Request) -> web.Response:
         return _json(await views.hosts(await self._desk(request), _asked(request, views.HostsAsked)))
@@ -287,15 +289,15 @@ class Dashboard:
         return _json({"said": said})
 
 
-class _Hours(msgspec.Struct):
-    hours: float = 1.0
+class _Since(msgspec.Struct):
+    minutes: Annotated[int, msgspec.Meta(ge=1, le=MINUTES)] = 60
 
 
 async def _event(desk: Desk) -> bytes:
     try:
-        return b"event: overview\ndata: %b\n\n" % msgspec.json.encode(views.overview(await desk.pulse()))
+        return b"event: overview\ndata: %b\n\n" % _packed(views.overview(await desk.pulse()))
     except ShoalError as error:
-        return b"event: trouble\ndata: %b\n\n" % msgspec.json.encode(str(error))
+        return b"event: trouble\ndata: %b\n\n" % _packed(str(error))
 
 
 @web.middleware
@@ -304,25 +306,42 @@ async def _as_answers(request: web.Request, handler: Handler) -> web.StreamRespo
     try:
         answer = await handler(request)
     except web.HTTPException as error:
-        answer = error if error.status < 400 else _said(error.status, error.text or "", error.headers)
+        answer = (
+            _elsewhere(error.headers["Location"])
+            if isinstance(error, web.HTTPRedirection)
+            else _said(error.status, error.text or "", error.headers.get("WWW-Authenticate"))
+        )
     except ShoalError as error:
         answer = _said(400 if isinstance(error, ConfigError) else 503, str(error))
+    except Exception:
+        log.exception("a request failed")
+        answer = _said(500, "the dashboard failed: its log says more")
     if not answer.prepared:
         for name, value in SECURITY_HEADERS.items():
             answer.headers.setdefault(name, value)
     return answer
 
 
-def _said(status: int, text: str, headers: object = None) -> web.Response:
+def _elsewhere(path: str) -> web.Response:
+    return web.Response(status=303, headers={"Location": path})
+
+
+def _said(status: int, text: str, challenge: str | None = None) -> web.Response:
     answer = _json({"error": text}, status)
-    challenge = headers.get("WWW-Authenticate") if isinstance(headers, dict) else None
     if challenge:
         answer.headers["WWW-Authenticate"] = challenge
     return answer
 
 
 def _json(value: object, status: int = 200) -> web.Response:
-    return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")
+    return web.Response(body=_packed(value), status=status, content_type="application/json")
+
+
+def _packed(value: object) -> bytes:
+    try:
+        return msgspec.json.encode(value, enc_hook=str)
+    except UnicodeEncodeError:  # half a character, as JSON of strangers may have it
+        return json.dumps(msgspec.to_builtins(value, enc_hook=str)).encode()
 
 
 def _asked(request: web.Request, kind: type[Asked]) -> Asked:

@@ -12,6 +12,7 @@ from shoal import report
 from shoal.dashboard.desk import Desk, Pulse, Sample
 from shoal.errors import ConfigError
 from shoal.frontier import Frontier
+from shoal.frontier.history import MINUTE_S
 from shoal.model import SITEMAP, HostOrder, HostRecord, Item, Limits, Minute, PageRecord
 from shoal.worker import TEND_S
 
@@ -48,11 +49,13 @@ class History(Struct, frozen=True):
     samples: list[Sample]
 
 
-async def history(desk: Desk, hours: float) -> History:
-    """The minutes of the last hours, and the samples of the last minutes."""
+async def history(desk: Desk, minutes: int) -> History:
+    """So many of the last minutes, and the samples of the last ten."""
     now = time.time()
-    _, minutes = await desk.cached(("history", hours), lambda frontier: frontier.history(now - hours * 3600))
-    return History(now, minutes, list(desk.samples))
+    _, found = await desk.cached(
+        ("history", minutes), lambda frontier: frontier.history(now - minutes * MINUTE_S)
+    )
+    return History(now, found, list(desk.samples))
 
 
 class HostsAsked(Struct, frozen=True):

@@ -31,7 +31,7 @@ const view = (name, title, words) => ({
             beyond.length > 0 && h("p", { class: "quiet" }, "Links cut in all, most of them not remembered one by one: ",
               beyond.map((g) => `${g.name} ${count(g.pages)}`).join(", "))),
           h("section", { class: "card", "aria-label": "By host" }, h("h2", {}, reason === null ? "By host" : `“${reason}” by host`),
-            reason === null ? h("p", { class: "quiet" }, "Choose a reason to see its hosts.")
+            reason === null ? h("p", { class: "quiet" }, `Choose a ${words.reason.toLowerCase()} to see its hosts.`)
               : groups("By host", "Host", found.hosts, host, (value) => go(name, { reason, host: value }), (g) => sure(`those of ${g.name} with “${reason}”`, g.pages, { reason, host: g.name })))),
         h("section", { class: "card", "aria-label": words.pages }, h("h2", {}, words.pages, (reason !== null || host) && h("small", {}, ` ${[reason, host].filter(Boolean).join(" · ")} `,
           h("button", { onclick: () => go(name) }, "Show all"))),

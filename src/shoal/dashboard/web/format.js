@@ -6,7 +6,7 @@ const tenths = new Intl.NumberFormat("en", { minimumFractionDigits: 1, maximumFr
 const short = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 
 export const count = (n) => whole.format(n);
-export const rate = (n) => (n >= 100 || n === 0 ? whole.format(n) : tenths.format(n));
+export const rate = (n) => (n >= 100 || Number.isInteger(n) ? whole.format(n) : tenths.format(n));
 export const decimal = (n) => short.format(n);
 export const percent = (part) => (part === 0 ? "0 %" : part < 0.01 ? "< 1 %" : `${whole.format(part * 100)} %`);
 

@@ -17,13 +17,17 @@ export const hosts = {
     let waiting;
     const search = h("input", { id: "host-search", type: "search", placeholder: "part of a name", "aria-label": "Search hosts", value: having,
       oninput: (event) => { clearTimeout(waiting); const text = event.target.value.trim().toLowerCase(); waiting = setTimeout(() => again({ having: text, limit: null }), 300); } });
+    const order = h("select", { class: "narrow", id: "host-order", "aria-label": "Order", value: by },
+      Object.entries(ORDERS).map(([name, label]) => h("option", { value: name, selected: name === by }, label)));
     const typing = document.activeElement?.id === "host-search";
     const body = h("div");
     const old = root.querySelector("#hosts-body");
-    if (!old) root.replaceChildren(heading("Hosts", search), Object.assign(body, { id: "hosts-body" }));
+    if (!old) root.replaceChildren(heading("Hosts", order, search), Object.assign(body, { id: "hosts-body" }));
     else if (!typing) root.querySelector("#host-search").value = having;
     const target = old ?? body;
     if (old) root.querySelector("#host-search").oninput = search.oninput;
+    root.querySelector("#host-order").value = by;
+    root.querySelector("#host-order").onchange = (event) => again({ by: event.target.value, up: event.target.value === "host" ? "1" : "0" });
 
     const sorter = (name) => ({
       sort: by === name ? (ascending ? "ascending" : "descending") : null,

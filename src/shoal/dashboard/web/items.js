@@ -1,5 +1,5 @@
 import { h, show } from "./dom.js";
-import { failure, heading, nothing, table } from "./parts.js";
+import { failure, heading, link, nothing, table } from "./parts.js";
 import { living } from "./living.js";
 
 const MOST_COLUMNS = 12, LONG = 160;
@@ -7,6 +7,7 @@ const words = (value) => (value === null || value === undefined ? "" : typeof va
 
 function cell(value) {
   const text = words(value);
+  if (/^https?:\/\/\S+$/.test(text) && text.length <= LONG) return link(text);
   return text.length > LONG ? h("details", {}, h("summary", {}, text.slice(0, LONG) + "…"), h("pre", { tabindex: "0" }, text)) : text;
 }
 

@@ -70,7 +70,7 @@ function showState() {
 function showFrame() {
   const { session } = frame;
   show(byId("crawl"), session.crawls.length > 1
-    ? h("select", { "aria-label": "Crawl", value: frame.crawl, onchange: (event) => { frame.crawl = event.target.value; go(frame.name); } },
+    ? h("select", { "aria-label": "Crawl", value: frame.crawl, onchange: (event) => go(frame.name, { crawl: event.target.value }) },
         session.crawls.map((name) => h("option", { value: name, selected: name === frame.crawl }, name)))
     : h("span", { class: "name" }, frame.crawl));
   show(byId("tools"), session.login && h("button", { class: "plain", onclick: async () => { await post("/logout"); location.assign("/login"); } }, "Log out"));

@@ -85,7 +85,7 @@ export const overview = {
     const load = async () => {
       loadedAt = Date.now();
       try {
-        const found = await context.get("history", { hours: range ? RANGES[range] : 1 });
+        const found = await context.get("history", { minutes: range ? Math.round(RANGES[range] * 60) : 60 });
         if (ended) return;
         history = found;
         range ??= found.minutes.some((m) => m.at < found.now - 600) ? "1 h" : "10 min";
