@@ -22,7 +22,8 @@ EVIL = MARKUP + ESCAPES
 URL = "http://evil.test/<script>alert(7)</script>?q=\"'><img/src=x/onerror=alert(8)>"
 REASON = f"reason={quote(EVIL, safe='')}"
 FOREIGN = """() => [...document.querySelectorAll(
-    "body script, iframe, base, style, b[onmouseover], img:not([src='/web/icon.svg']), svg[onload], [onerror],"
+    "body script, iframe, base, style, b[onmouseover], img:not([src='/web/icon.svg']),"
+    + "svg[onload], [onerror],"
     + "a[href^='javascript:']")].map(element => element.outerHTML)"""
 """What markup would have become."""
 
