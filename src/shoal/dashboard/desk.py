@@ -17,6 +17,7 @@ from shoal.model import Stats, WorkerRecord
 
 KEPT_S = 600.0  # of samples
 CACHE_S = 5.0
+KEPT_ANSWER_S = 30.0
 MOST_CACHED = 100
 
 T = TypeVar("T")
@@ -84,8 +85,10 @@ class Desk:
         self.slow = Lane(place, crawl)
         self.samples: deque[Sample] = deque()
         self._cache: dict[Hashable, tuple[float, asyncio.Future[Any]]] = {}
+        self._renewing: dict[Hashable, asyncio.Task[None]] = {}
 
     async def close(self) -> None:
+        await asyncio.gather(*self._renewing.values())
         await self.quick.close()
         await self.slow.close()
 
@@ -112,21 +115,33 @@ class Desk:
             self.samples.popleft()
 
     async def cached(self, key: Hashable, question: Callable[[Frontier], T]) -> tuple[float, T]:
-        """An answer that may be a few seconds old, and its age; whoever asks the same waits for the same."""
+        """An answer that may be some seconds old, and its age; whoever asks the same waits for the same.
+
+        One that is older than CACHE_S is asked for anew meanwhile, so that only the first one is waited for.
+        """
         now = time.monotonic()
-        for old in [old for old, (at, _) in self._cache.items() if at < now - CACHE_S]:
+        for old in [old for old, (at, _) in self._cache.items() if at < now - KEPT_ANSWER_S]:
             del self._cache[old]
         if key not in self._cache:
             if len(self._cache) >= MOST_CACHED:
                 self._cache.clear()
             self._cache[key] = now, asyncio.ensure_future(self.slow.ask(question))
         at, answer = self._cache[key]
+        if at < now - CACHE_S and key not in self._renewing:
+            self._renewing[key] = asyncio.create_task(self._renew(key, question))
         try:
             return time.monotonic() - at, await asyncio.shield(answer)
         except ShoalError:
             self._cache.pop(key, None)
             raise
 
+    async def _renew(self, key: Hashable, question: Callable[[Frontier], T]) -> None:
+        cache, at = self._cache, time.monotonic()
+        answer = asyncio.ensure_future(self.slow.ask(question))
+        await asyncio.wait([answer])
+        cache[key] = at, answer
+        del self._renewing[key]
+
     def forget_cached(self) -> None:
         """Something was changed."""
-        self._cache.clear()
+        self._cache = {}
