@@ -36,6 +36,8 @@ MOST_S = 60.0
 DOWN = 3  # troubles in a row
 MOST_PAUSE_S = 300.0
 GIVEN_UP_S = 3600.0  # so long a host that was given up is not asked again
+RECENT = 0.1  # weight of the last attempt in the share of those that failed
+LEAST_RATE = 0.001
 PROMPT_S = 1.0  # a host that answers more slowly gets fewer fetches at once, in proportion
 
 
@@ -150,6 +152,12 @@ def at_once(caution: Caution, latency_s: float, limits: Limits) -> int:
 def delay_s(caution: Caution, limits: Limits) -> float:
     """Least time between the starts of two fetches of the host, as far as it follows from its troubles."""
     return caution.delay_s if limits.adapt else 0.0
+
+
+def error_rate(before: float, *, failed: bool) -> float:
+    """The moving average of failed attempts after one more; what is next to nothing is nothing."""
+    after = before + RECENT * (failed - before)
+    return after if after >= LEAST_RATE else 0.0
 
 
 def is_given_up(caution: Caution, paused_until: float, now: float, limits: Limits) -> bool:

@@ -669,8 +669,8 @@ def _find_state() -> str:
     raise ConfigError(f"there are several state files, name one with --state: {', '.join(found)}")
 
 
-def _open(place: str, name: str | None) -> Frontier:
-    """A crawl that exists: that of the name, or the only one."""
+def _open(place: str, name: str | None, *, any_of: bool = False) -> Frontier:
+    """A crawl that exists: that of the name, or the only one, or with `any_of` the first one."""
     from shoal import report
     from shoal.frontier import crawl_names, open_frontier
 
@@ -680,7 +680,7 @@ def _open(place: str, name: str | None) -> Frontier:
     shown, option = report.shown(place), report.option(place)
     if not names:
         raise ConfigError(f"there is no crawl in {shown} yet: `shoal crawl URL {option}` starts one")
-    if name is None and len(names) > 1:
+    if name is None and len(names) > 1 and not any_of:
         raise ConfigError(f"{shown} has several crawls, name one with --crawl: {', '.join(names)}")
     return open_frontier(place, crawl=name or names[0], create=False)
 
@@ -713,6 +713,57 @@ def status(frontier: Frontier, as_json: bool, watch: bool) -> None:
         print(clear + report.status(frontier, as_json=as_json), flush=True)
         time.sleep(WATCH_S)
     print(report.status(frontier, as_json=as_json))
+
+
+@shoal.command()
+@click.option("--state", metavar="FILE", help="The state file (default: the one in this folder).")
+@frontier_option
+@click.option(
+    "--crawl", "crawls", multiple=True, metavar="NAME", help="Only this crawl; may be given several times."
+)
+@click.option(
+    "--store", metavar="STORE", help="Show rows of it: FILE.jsonl, FILE.csv, sqlite:FILE, postgresql://..."
+)
+@click.option(
+    "--host", default="127.0.0.1", metavar="HOST", help="Serve at this address (default 127.0.0.1)."
+)
+@click.option("--port", type=Whole(0, 65_535), default=8080, metavar="N", help="Default 8080; 0: a free one.")
+@click.option(
+    "--token",
+    envvar="SHOAL_DASHBOARD_TOKEN",
+    metavar="TOKEN",
+    help="Ask for this token; needed unless it is served at a loopback address.",
+)
+@click.option(
+    "--name", "names", multiple=True, metavar="NAME", help="Serve it under this host name, too (a proxy's)."
+)
+def dashboard(
+    state: str | None,
+    frontier: str | None,
+    crawls: tuple[str, ...],
+    store: str | None,
+    host: str,
+    port: int,
+    token: str | None,
+    names: tuple[str, ...],
+) -> None:
+    """Serve a web page that shows how crawls stand, and lets one put them right, until Ctrl-C."""
+    from shoal import log
+    from shoal.dashboard import guard, rows, server
+
+    guard.check_bind(host, token)
+    place = _place(state, frontier) or _find_state()
+    for name in crawls or (None,):
+        _open(place, name, any_of=not crawls).close()
+    latest = rows.latest_rows(store) if store is not None else None
+    log.set_up(as_json=False, quiet=False, verbose=False)
+    _let_it_be_caught()
+    server.serve(
+        lambda: server.Dashboard(place, guard.Guard(token, names), crawls=crawls, latest=latest),
+        host,
+        port,
+        lambda url: print(f"the dashboard is at {url} (Ctrl-C ends it)", flush=True),
+    )
 
 
 @shoal.command()

@@ -377,6 +377,16 @@ class HostRecord(Struct, frozen=True):
     """Troubles in a row; 0 if the last attempt was fine."""
     given_up: bool
     """Its links become dead letters, until its pause is over."""
+    set_delay_s: float | None = None
+    """What somebody has set (`set_delay`); None: it has the delay of `Limits`."""
+    error_rate: float = 0.0
+    """The share of its attempts that failed: a moving average over the last ten or so."""
+
+
+HostOrder: TypeAlias = Literal[
+    "host", "queued", "leased", "done", "delay_s", "paused_until", "latency_s", "error_rate", "failures"
+]
+"""What `Frontier.hosts` can be ordered by: a field of HostRecord."""
 
 
 class Beat(Struct, frozen=True):
@@ -404,6 +414,8 @@ class WorkerRecord(Struct, frozen=True):
     leases: int
     alive: bool
     """It was heard of lately. One that holds leases without being alive will lose them."""
+    until: float | None = None
+    """When it is no longer taken for alive, unless it is heard of again."""
     concurrency: int = 0
     since: float | None = None
     pages_per_s: float = 0.0

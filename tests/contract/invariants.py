@@ -38,6 +38,11 @@ def assert_lists_agree(frontier, pages):
 
     assert Counter(page.url for page in frontier.dead()) == counted("dead", "url")
     assert Counter(page.url for page in frontier.skipped()) == counted("skipped", "url")
+    for state in ("dead", "skipped"):
+        assert frontier.tally(state) == counted(state, "reason")
+        for reason in counted(state, "reason"):
+            hosts = Counter(page.host for page in pages if (page.state, page.reason) == (state, reason))
+            assert frontier.tally(state, reason=reason) == hosts
     workers = {each.name: each.leases for each in frontier.workers() if each.leases}
     assert workers == counted("leased", "worker")
     hosts = frontier.hosts(limit=1_000_000)
@@ -73,6 +78,7 @@ class Observer:
         self.last_token = 0
         self._started: dict[str, float] = {}
         self._crawl_delay_s: dict[str, float] = {}
+        self.set_delays: dict[str, float | None] = {}
 
     def granted(self, grant: Grant, deadline: float, limits: Limits, now: float) -> None:
         """A page is held once, and no host is asked too often or too much."""
@@ -81,7 +87,9 @@ class Observer:
             assert lease.token > self.last_token
             self.last_token = lease.token
             assert lease.fingerprint not in {held.fingerprint for held in self.held.values()}
-            delay_s = max(limits.delay_s, self._crawl_delay_s.get(lease.host, 0.0))
+            set_s = self.set_delays.get(lease.host)
+            wanted_s = limits.delay_s if set_s is None else set_s
+            delay_s = max(wanted_s, self._crawl_delay_s.get(lease.host, 0.0))
             at_once = sum(held.host == lease.host for held in self.held.values())
             assert at_once < (1 if delay_s else limits.per_host)
             assert now - self._started.get(lease.host, -inf) >= delay_s

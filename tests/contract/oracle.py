@@ -66,6 +66,8 @@ class Host:
     crawl_delay_s: float = 0.0
     latency_s: float = 0.0
     caution: Caution = WELL
+    set_delay_s: float | None = None
+    error_rate: float = 0.0
 
 
 class Oracle:
@@ -111,7 +113,8 @@ class Oracle:
     # --- what may start ---------------------------------------------------------------------
 
     def delay_s(self, host):
-        return max(self.limits.delay_s, self.hosts[host].crawl_delay_s)
+        set_s = self.hosts[host].set_delay_s
+        return max(self.limits.delay_s if set_s is None else set_s, self.hosts[host].crawl_delay_s)
 
     def present_delay_s(self, name):
         return max(self.delay_s(name), caution.delay_s(self.hosts[name].caution, self.limits))
@@ -339,6 +342,8 @@ class Oracle:
     def learn(self, name, outcome, now):
         host, began, pause_s = self.hosts[name], now - outcome.age_s, outcome.pause_s
         self.start(name, began)
+        failed = outcome.state in ("queued", "dead")
+        host.error_rate = caution.error_rate(host.error_rate, failed=failed)
         if outcome.sign != "failing":
             host.known = True
             if outcome.elapsed_s:
@@ -417,6 +422,9 @@ class Oracle:
             if self.is_given_up(page.host, now):
                 self.hosts[page.host].caution, self.hosts[page.host].paused_until = WELL, -inf
         return len(pages)
+
+    def set_delay(self, host, delay_s):
+        self.hosts[host].set_delay_s = delay_s
 
     def forget(self, url, key="", *, now):
         page = self.pages.get((url, key))

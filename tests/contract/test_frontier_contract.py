@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import get_args
 
 import pytest
 from msgspec.structs import replace
 
 from shoal.errors import ConfigError
-from shoal.model import Beat, Limits, Link, Outcome, Stats, Visit
+from shoal.model import Beat, HostOrder, Limits, Link, Outcome, Stats, Visit
 from shoal.urls import fingerprint, host_key
 
 NOW = 4_000_000_000.0
@@ -1648,12 +1649,98 @@ def test_hosts_tell_what_they_have_and_wait_for(frontier):
     assert (host.queued, host.leased, host.done) == (1, 1, 1)
 
 
+@pytest.mark.parametrize("by", get_args(HostOrder))
+def test_hosts_are_listed_in_any_order(frontier, by):
+    """From the top, from the bottom, and only those with something in their name."""
+    fetch(frontier, B, "dead", sign="failing")
+    fetch(frontier, B + "1", elapsed_s=3.0)
+    for number in range(2):
+        fetch(frontier, f"{C}{number}", "queued" if number else "done", retry_s=60, elapsed_s=1.0)
+    add(frontier, A, A + "1", A + "2", B + "2", priority=1)
+    lease(frontier, 1)
+    frontier.set_delay("a.test", 2)
+    frontier.pause_host("c.test", 1e9)
+    frontier.pause_host("b.test", 2e9)
+    values = {each.host: getattr(each, by) or 0 for each in frontier.hosts()}
+    assert len(values) == 3
+    assert len(set(values.values())) > 1
+    top, bottom = frontier.hosts(by=by), frontier.hosts(by=by, ascending=True)
+    assert [values[each.host] for each in top] == sorted(values.values(), reverse=True)
+    assert [values[each.host] for each in bottom] == sorted(values.values())
+    assert frontier.hosts(by=by, limit=1) == top[:1]
+    assert [each.host for each in frontier.hosts(by=by, having="a.t")] == ["a.test"]
+    assert frontier.hosts(by=by, having="*") == frontier.hosts(by=by, having="[a]") == []
+
+
+def test_hosts_are_found_by_name(frontier):
+    """In the order of the names; unknown ones are left out."""
+    add(frontier, A, B)
+    listed = {each.host: each for each in frontier.hosts()}
+    assert frontier.hosts_named(["b.test", "x.test", "a.test"]) == [listed["b.test"], listed["a.test"]]
+    assert frontier.hosts_named([]) == []
+
+
+def test_a_delay_that_somebody_sets_stands_for_that_of_the_limits(frontier):
+    """Shorter or longer, for this host alone, until it is taken back; robots.txt can still raise it."""
+    frontier.configure(Limits(delay_s=10))
+    fetch(frontier, A)
+    fetch(frontier, B)
+    add(frontier, A + "1", A + "2", B + "1")
+    frontier.set_delay("a.test", 2)
+    assert [page.host for page in lease(frontier, at=NOW + 2)] == ["a.test"]
+    frontier.set_delay("a.test", 0)
+    assert frontier.hosts_named(["a.test"])[0].delay_s == 0
+    frontier.set_delay("a.test", None)
+    (host,) = frontier.hosts_named(["a.test"])
+    assert (host.delay_s, host.set_delay_s) == (10, None)
+    frontier.set_delay("b.test", 3)
+    fetch(frontier, B + "2", crawl_delay_s=5, at=NOW + 100)
+    (host,) = frontier.hosts_named(["b.test"])
+    assert (host.delay_s, host.set_delay_s) == (5, 3)
+
+
+def test_the_error_rate_of_a_host_follows_its_attempts(frontier):
+    """It rises with those that fail, and falls to nothing with those that do not."""
+    rates = []
+    for number, state in enumerate(["dead"] * 3 + ["done", "skipped"] + ["done"] * 60):
+        fetch(frontier, f"{A}{number}", state)
+        rates.append(frontier.hosts_named(["a.test"])[0].error_rate)
+    assert 0 < rates[0] < rates[1] < rates[2] > rates[3] > rates[4] > rates[-2] >= rates[-1] == 0
+
+
+def test_dead_and_skipped_pages_are_counted_by_reason_and_host(frontier):
+    """The most first, not more than `limit`; redriven and forgotten ones count no more."""
+    for url in (A, A + "1", B):
+        fetch(frontier, url, "dead", reason="HTTP 404")
+    fetch(frontier, C, "dead", reason="timeout")
+    fetch(frontier, C + "1", "skipped", reason="robots.txt")
+    assert list(frontier.tally("dead").items()) == [("HTTP 404", 3), ("timeout", 1)]
+    assert list(frontier.tally("dead", reason="HTTP 404").items()) == [("a.test", 2), ("b.test", 1)]
+    assert frontier.tally("dead", limit=1) == {"HTTP 404": 3}
+    assert frontier.tally("dead", reason="HTTP 404", limit=1) == {"a.test": 2}
+    assert frontier.tally("skipped") == {"robots.txt": 1}
+    assert frontier.tally("skipped", reason="HTTP 404") == {}
+    frontier.redrive(url=B)
+    frontier.forget(A)
+    frontier.forget(C + "1")
+    assert frontier.tally("dead") == {"HTTP 404": 1, "timeout": 1}
+    assert frontier.tally("dead", reason="HTTP 404") == {"a.test": 1}
+    assert frontier.tally("skipped") == {}
+
+
+def test_the_last_items_come_the_latest_first(keeping):
+    """Not more than `limit`."""
+    for number in range(3):
+        fetch(keeping, f"{A}{number}", items=({"n": number},))
+    assert keeping.last_items(2) == [{"n": 2}, {"n": 1}]
+
+
 def test_a_worker_that_is_heard_of_is_alive_for_that_long(frontier):
     """`beat` says what it does; without another one it is forgotten, though not the leases that it holds."""
     beat = Beat(name="ann", concurrency=8, since=NOW - 5, pages_per_s=2.5)
     frontier.beat(beat, 30, now=NOW)
     (worker,) = frontier.workers(now=NOW + 30)
-    assert (worker.name, worker.alive, worker.leases) == ("ann", True, 0)
+    assert (worker.name, worker.alive, worker.until, worker.leases) == ("ann", True, NOW + 30, 0)
     assert (worker.concurrency, worker.since, worker.pages_per_s) == (8, NOW - 5, 2.5)
     frontier.beat(replace(beat, trouble="the store is full"), 30, now=NOW)
     assert [worker.trouble for worker in frontier.workers(now=NOW)] == ["the store is full"]

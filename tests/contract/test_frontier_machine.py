@@ -263,6 +263,14 @@ class Machine(RuleBasedStateMachine):
             frontier.pause_host(host, seconds, now=self.now)
             oracle.pause_host(host, seconds, now=self.now)
 
+    @rule(where=wheres, host=st.sampled_from(HOSTS), delay_s=st.sampled_from([None, 0.0, 0.5, 2.5]))
+    def set_delay(self, where, host, delay_s):
+        crawl, frontier, oracle = self.at(where)
+        if host in oracle.hosts:
+            frontier.set_delay(host, delay_s)
+            oracle.set_delay(host, delay_s)
+            crawl.observer.set_delays[host] = delay_s
+
     # --- the crawl -------------------------------------------------------------------------------
 
     @rule(where=wheres, limits=st.one_of(st.just(Limits()), limits))
@@ -391,11 +399,14 @@ def forgetful(page):
 
 def assert_same_hosts(records, oracle):
     """What they are allowed for the time being, to the last digit."""
-    found = {each.host: (each.delay_s, each.at_once, each.failures, each.latency_s) for each in records}
+    found = {
+        each.host: (each.delay_s, each.at_once, each.failures, each.latency_s, each.error_rate)
+        for each in records
+    }
     pauses = {each.host: each.paused_until for each in records}
     for name, host in oracle.hosts.items():
-        expected = oracle.present_delay_s(name), oracle.at_once(name), host.caution.failures, host.latency_s
-        assert found[name] == expected, name
+        allowed = oracle.present_delay_s(name), oracle.at_once(name), host.caution.failures
+        assert found[name] == (*allowed, host.latency_s, host.error_rate), name
         assert pauses[name] == (host.paused_until if host.paused_until > 0 else None)
 
 

@@ -86,6 +86,19 @@ def test_the_crawl_goes_on_where_it_was(filled, backends):
         assert frontier.lease(1, 60, worker="ann", now=NOW + 100).finished
 
 
+def test_what_somebody_has_set_for_a_host_moves_along(filled, backends):
+    """Its delay, with the share of attempts that failed and the tallies."""
+    filled.set_delay("a.test", 4)
+    before = {each.host: (each.set_delay_s, each.error_rate, each.failures) for each in filled.hosts()}
+    for target in backends.values():
+        moved = target.open("new")
+        moved.load(*filled.dump())
+        after = {each.host: (each.set_delay_s, each.error_rate, each.failures) for each in moved.hosts()}
+        assert after == before
+        assert moved.tally("dead") == filled.tally("dead")
+        assert moved.tally("skipped") == filled.tally("skipped")
+
+
 def test_a_paused_crawl_arrives_paused(filled, backends):
     """And one that was not goes on by itself."""
     filled.pause()

@@ -12,9 +12,10 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from heapq import nlargest, nsmallest
 from itertools import product
 from math import inf
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec.structs import astuple, replace
@@ -28,6 +29,7 @@ from shoal.frontier.redis_values import (
     StoredLink,
     StoredPlace,
     ended_state,
+    host_order,
     host_state,
     pack_found_link,
     pack_host_state,
@@ -50,6 +52,7 @@ from shoal.model import (
     PRIORITIES,
     Beat,
     Grant,
+    HostOrder,
     HostRecord,
     Item,
     Lease,
@@ -67,6 +70,7 @@ from shoal.scope import HOST_KEYS
 from shoal.urls import fingerprint, without_credentials
 
 SCHEMA_VERSION = 1
+HOSTS_CHUNK = 5_000  # the same for what is passed over in Redis at less cost
 CHUNK = 200  # of a list that is worked through in steps: each blocks Redis for 2 or 3 ms
 FULL_S = 1.0  # how often to ask whether Redis has memory again
 MOST_REJECT_BYTES = 1_000
@@ -251,6 +255,9 @@ class RedisFrontier(Frontier):
     def pause_host(self, host: str, seconds: float, *, now: float | None = None) -> None:
         self._call("pause_host", host, seconds, now=now)
 
+    def set_delay(self, host: str, delay_s: float | None) -> None:
+        self._call("set_delay", host, -1 if delay_s is None else delay_s)
+
     def stats(self, *, now: float | None = None) -> Stats:
         fields, ready_hosts, producers, finished, oldest_s = self._call("stats", now=now)
         crawl = {name.decode(): value for name, value in zip(fields[::2], fields[1::2], strict=True)}
@@ -432,7 +439,8 @@ class RedisFrontier(Frontier):
                     if (link.place, link.key or "") == (short, key):
                         return stored_record(url, host, state, priority, link)
         with self._server.translated():
-            for packed, due_at in self._redis.zscan_iter(self._key("delayed"), count=CHUNK):
+            match = f"*{escaped(short)}*"
+            for packed, due_at in self._redis.zscan_iter(self._key("delayed"), match=match, count=1000):
                 place = read_place(packed)
                 if (place.host, place.link.place, place.link.key or "") == (host, short, key):
                     record = stored_record(url, host, "queued", place.priority, place.link)
@@ -497,13 +505,38 @@ class RedisFrontier(Frontier):
         place = place_of(url, key, self._key_of_hosts([url]))
         return bool(self._call("set_priority", *place, priority))
 
-    def hosts(self, *, limit: int = 20) -> list[HostRecord]:
-        limits = self.limits
+    def tally(
+        self, state: Literal["dead", "skipped"], *, reason: str | None = None, limit: int | None = None
+    ) -> dict[str, int]:
+        key = self._key(f"{state}:reasons" if reason is None else f"{state}:of:{reason}")
         with self._server.translated():
-            now = float(self._redis.time()[0])
-            packed = self._redis.hscan_iter(self._key("hosts"), count=1000)
-            records = [read_host(name.decode(), value, limits, now) for name, value in packed]
-        return sorted(records, key=lambda record: -record.latency_s)[:limit]
+            found = self._redis.zrevrange(key, 0, -1 if limit is None else limit - 1, withscores=True)
+        return {name.decode(): int(pages) for name, pages in found}
+
+    def hosts(
+        self, *, limit: int = 20, by: HostOrder = "latency_s", ascending: bool = False, having: str = ""
+    ) -> list[HostRecord]:
+        limits, now = self.limits, self._now()
+        match = f"*{escaped(having)}*" if having else None
+        order = host_order(by, limits, now)
+        with self._server.translated():
+            packed = self._redis.hscan_iter(self._key("hosts"), match=match, count=HOSTS_CHUNK)
+            first = (nsmallest if ascending else nlargest)(limit, packed, key=order)
+        return [read_host(name.decode(), value, limits, now) for name, value in first]
+
+    def hosts_named(self, names: Sequence[str]) -> list[HostRecord]:
+        if not names:
+            return []
+        limits, now = self.limits, self._now()
+        with self._server.translated():
+            packed = self._redis.hmget(self._key("hosts"), names)
+        return [
+            read_host(name, value, limits, now) for name, value in zip(names, packed, strict=True) if value
+        ]
+
+    def _now(self) -> float:
+        with self._server.translated():
+            return float(self._redis.time()[0])
 
     def beat(self, worker: Beat, seconds: float, *, now: float | None = None) -> None:
         self._call("beat", seconds, *astuple(worker), now=now)
@@ -511,11 +544,15 @@ class RedisFrontier(Frontier):
     def workers(self, *, now: float | None = None) -> list[WorkerRecord]:
         beats, leases = self._call("workers", now=now)
         held = {name.decode(): int(count) for name, count in zip(leases[::2], leases[1::2], strict=True)}
-        return worker_records([Beat(*msgspec.msgpack.decode(beat)[1:]) for beat in beats], held)
+        heard = [msgspec.msgpack.decode(packed) for packed in beats]
+        return worker_records([(until, Beat(*beat)) for until, *beat in heard], held)
 
     def items(self) -> Iterator[Item]:
         """None: items never go through Redis."""
         return iter(())
+
+    def last_items(self, limit: int) -> list[Item]:
+        return []
 
     # --- moving to another back end -----------------------------------------------------------
 

@@ -48,6 +48,8 @@ class HostState(Struct, frozen=True):
     """How many of its links each trap rule has cut."""
     shapes: Mapping[int, int] = {}
     """How many links of each shape it has had."""
+    set_delay_s: float | None = None
+    error_rate: float = 0.0
 
 
 class PageState(Struct, frozen=True):

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from math import inf
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec.structs import astuple, replace
@@ -37,6 +37,7 @@ from shoal.lookup import Lookups
 from shoal.model import (
     Beat,
     Grant,
+    HostOrder,
     HostRecord,
     Item,
     Limits,
@@ -61,6 +62,17 @@ _TABLES = (
     *("hosts", "pages", "leases", "items", "positions", "producers", "ages", "workers"),
     *("cuts", "shapes", "contents", "names", "history"),
 )
+_MATCHES = {
+    "url": "p.url = ?",
+    "host": "p.host = (SELECT id FROM hosts WHERE crawl = {crawl} AND host = ?)",
+    "reason": "p.reason = ?",
+}
+_ORDERS: dict[HostOrder, str] = {  # what is not a column
+    "delay_s": "max(coalesce(set_delay_s, :delay_s), crawl_delay_s,"
+    " :adapt * coalesce(json_extract(troubles, '$[1]'), 0))",
+    "failures": "coalesce(json_extract(troubles, '$[0]'), 0)",
+    "paused_until": "max(paused_until, :now)",
+}
 _RECORD = """
     SELECT p.url, p.state, p.priority, p.depth, p.attempts, p.losses, coalesce(h.host, ''),
            p.reason, p.error, p.status, coalesce(parent.url, ''), p.added_at, p.finished_at, p.not_before,
@@ -124,6 +136,16 @@ class SqliteFrontier(Frontier):
                 raise
         self._seen.update(step.seen)
         self._keep_up(step)
+
+    @contextmanager
+    def _look(self) -> Iterator[Step]:
+        """What is there now. It keeps no writer waiting, and changes nothing."""
+        with translated(self.path):
+            self._db.execute("BEGIN")
+            try:
+                yield Step(self._db, self._id, self.crawl, time.time(), self._by_address.of)
+            finally:
+                self._db.execute("ROLLBACK")
 
     def _keep_up(self, step: Step) -> None:
         """Trust the seen cache no longer than nothing was forgotten."""
@@ -219,6 +241,10 @@ class SqliteFrontier(Frontier):
         with self._step(now) as step:
             row = step.host_named(host)
             row.paused_until = max(row.paused_until, step.now + seconds) if seconds > 0 else 0.0
+
+    def set_delay(self, host: str, delay_s: float | None) -> None:
+        with self._step() as step:
+            step.host_named(host).set_delay_s = delay_s
 
     def stats(self, *, now: float | None = None) -> Stats:
         with self._step(now) as step:
@@ -319,8 +345,7 @@ class SqliteFrontier(Frontier):
     def dead(
         self, *, host: str | None = None, reason: str | None = None, limit: int | None = None
     ) -> list[PageRecord]:
-        where, values = _matching("dead", host=host, reason=reason)
-        return self._records(f"p.crawl = ? AND {where}", (self._id, *values), limit)
+        return self._records(*self._matching("dead", host=host, reason=reason), limit)
 
     def redrive(
         self,
@@ -330,12 +355,12 @@ class SqliteFrontier(Frontier):
         reason: str | None = None,
         now: float | None = None,
     ) -> int:
-        where, values = _matching("dead", url=url, host=host, reason=reason)
+        where, values = self._matching("dead", url=url, host=host, reason=reason)
         with self._step(now) as step:
             rows = self._db.execute(
                 f"SELECT p.id, p.host, p.priority, p.added_at FROM pages p JOIN hosts h ON h.id = p.host"
-                f" WHERE p.crawl = ? AND {where}",
-                (self._id, *values),
+                f" WHERE {where}",
+                values,
             ).fetchall()
             step.redrive(rows)
         return len(rows)
@@ -343,8 +368,7 @@ class SqliteFrontier(Frontier):
     def skipped(
         self, *, host: str | None = None, reason: str | None = None, limit: int | None = None
     ) -> list[PageRecord]:
-        where, values = _matching("skipped", host=host, reason=reason)
-        return self._records(f"p.crawl = ? AND {where}", (self._id, *values), limit)
+        return self._records(*self._matching("skipped", host=host, reason=reason), limit)
 
     def cuts(self) -> dict[tuple[str, str], int]:
         with self._step() as step:
@@ -367,13 +391,44 @@ class SqliteFrontier(Frontier):
         with self._step() as step:
             return step.set_priority(fingerprint(url, key), priority)
 
-    def hosts(self, *, limit: int = 20) -> list[HostRecord]:
-        with self._step() as step:
+    def tally(
+        self, state: Literal["dead", "skipped"], *, reason: str | None = None, limit: int | None = None
+    ) -> dict[str, int]:
+        column, which = ("reason", "") if reason is None else ("host", " AND reason = :reason")
+        name = "reason" if reason is None else "(SELECT host FROM hosts WHERE hosts.id = counts.host)"
+        with translated(self.path):
             rows = self._db.execute(
-                f"SELECT {_HOST} FROM hosts WHERE crawl = ? ORDER BY latency_s DESC, id LIMIT ?",
-                (self._id, limit),
+                f"WITH counts AS (SELECT {column}, count(*) AS pages FROM pages"
+                f" WHERE crawl = :crawl AND state = '{state}'{which} GROUP BY {column}"
+                f" ORDER BY pages DESC, {column} LIMIT :limit)"
+                f" SELECT coalesce({name}, ''), pages FROM counts",
+                {"crawl": self._id, "reason": reason, "limit": -1 if limit is None else limit},
+            )
+            return dict(rows.fetchall())
+
+    def hosts(
+        self, *, limit: int = 20, by: HostOrder = "latency_s", ascending: bool = False, having: str = ""
+    ) -> list[HostRecord]:
+        with self._look() as step:
+            rows = self._db.execute(
+                f"SELECT {_HOST} FROM hosts WHERE crawl = :crawl AND instr(host, :having)"
+                f" ORDER BY {_ORDERS.get(by, by)} {'' if ascending else 'DESC'}, id LIMIT :limit",
+                {
+                    "crawl": self._id,
+                    "having": having,
+                    "limit": limit,
+                    "now": step.now,
+                    "delay_s": step.limits.delay_s,
+                    "adapt": step.limits.adapt,
+                },
             ).fetchall()
             return [step.host_record(HostRow(*row)) for row in rows]
+
+    def hosts_named(self, names: Sequence[str]) -> list[HostRecord]:
+        query = f"SELECT {_HOST} FROM hosts WHERE crawl = ? AND host = ?"
+        with self._look() as step:
+            rows = [self._db.execute(query, (self._id, name)).fetchone() for name in names]
+            return [step.host_record(HostRow(*row)) for row in rows if row is not None]
 
     def beat(self, worker: Beat, seconds: float, *, now: float | None = None) -> None:
         with self._step(now) as step:
@@ -391,11 +446,11 @@ class SqliteFrontier(Frontier):
                 )
             )
             beats = self._db.execute(
-                "SELECT name, concurrency, since, pages_per_s, bytes_in_flight, lag_s, settle_s, trouble"
-                " FROM workers WHERE crawl = ? AND deadline >= ?",
+                "SELECT deadline, name, concurrency, since, pages_per_s, bytes_in_flight, lag_s, settle_s,"
+                " trouble FROM workers WHERE crawl = ? AND deadline >= ?",
                 (self._id, step.now),
             )
-            return worker_records([Beat(*row) for row in beats], held)
+            return worker_records([(until, Beat(*beat)) for until, *beat in beats], held)
 
     def items(self) -> Iterator[Item]:
         last = 0
@@ -411,6 +466,15 @@ class SqliteFrontier(Frontier):
             last = rows[-1][0]
             for _, data, visit in rows:
                 yield _row(data, read_visit(visit))
+
+    def last_items(self, limit: int) -> list[Item]:
+        with translated(self.path):
+            rows = self._db.execute(
+                "SELECT i.data, p.visit FROM items i LEFT JOIN pages p ON p.id = i.page"
+                " WHERE i.crawl = ? ORDER BY i.id DESC LIMIT ?",
+                (self._id, limit),
+            ).fetchall()
+        return [_row(data, read_visit(visit)) for data, visit in rows]
 
     # --- moving to another back end -----------------------------------------------------------
 
@@ -485,6 +549,16 @@ class SqliteFrontier(Frontier):
                 "INSERT INTO items (crawl, page, data) VALUES (?, 0, ?)", [(self._id, item) for item in items]
             )
 
+    def _matching(self, state: str, **columns: str | None) -> tuple[str, tuple[Any, ...]]:
+        """A WHERE clause and its values: pages of a state, by url, host or reason if given."""
+        given = {
+            _MATCHES[column].format(crawl=self._id): value
+            for column, value in columns.items()
+            if value is not None
+        }
+        where = " AND ".join([f"p.crawl = {self._id} AND p.state = '{state}'", *given])
+        return where, tuple(given.values())
+
     def _records(self, where: str, values: tuple[Any, ...], limit: int | None = None) -> list[PageRecord]:
         with translated(self.path):
             rows = self._db.execute(
@@ -496,11 +570,3 @@ class SqliteFrontier(Frontier):
 def _row(data: str, visit: Visit | None) -> Item:
     row = msgspec.json.decode(data, type=dict[str, object])
     return row if visit is None else row | visit.fields()
-
-
-def _matching(state: str, **columns: str | None) -> tuple[str, tuple[str, ...]]:
-    """A WHERE clause and its values: pages of a state, by url, host or reason if given."""
-    names = {"url": "p.url", "host": "h.host", "reason": "p.reason"}
-    given = {names[column]: value for column, value in columns.items() if value is not None}
-    where = " AND ".join([f"p.state = '{state}'", *(f"{column} = ?" for column in given)])
-    return where, tuple(given.values())

@@ -58,6 +58,8 @@ CREATE TABLE hosts (
                                                  -- to be buried; NULL: nothing to give
     turn          INTEGER NOT NULL,              -- the lower, the longer it has waited
     troubles      TEXT,                          -- JSON: shoal.caution.Caution; NULL: it is well
+    set_delay_s   REAL,                          -- what somebody has set; NULL: nobody has
+    error_rate    REAL NOT NULL DEFAULT 0,       -- of its attempts, a moving average
     UNIQUE (crawl, host)
 );
 CREATE INDEX ready_hosts ON hosts (crawl, head DESC, turn) WHERE due_at = 0;
@@ -92,6 +94,8 @@ CREATE INDEX overflows ON pages (host, priority DESC, id) WHERE state = 'overflo
 CREATE INDEX delayed ON pages (crawl, not_before) WHERE not_before IS NOT NULL;
 CREATE INDEX dead ON pages (crawl, id) WHERE state = 'dead';
 CREATE INDEX skipped ON pages (crawl, id) WHERE state = 'skipped';
+CREATE INDEX dead_tally ON pages (crawl, reason, host) WHERE state = 'dead';
+CREATE INDEX skipped_tally ON pages (crawl, reason, host) WHERE state = 'skipped';
 CREATE INDEX visited ON pages (crawl, finished_at) WHERE visit IS NOT NULL;
 
 CREATE TABLE leases (

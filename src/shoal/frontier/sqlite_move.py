@@ -84,6 +84,8 @@ def load_hosts(step: Step, hosts: Iterable[HostState]) -> None:
         host.latency_s = state.latency_s
         if state.caution is not None:
             host.caution = state.caution
+        host.set_delay_s = state.set_delay_s
+        host.error_rate = state.error_rate
         step.cuts.load(host.id, state.cuts, state.shapes)
 
 
@@ -148,6 +150,8 @@ def dumped_host(row: sqlite3.Row, cuts: Mapping[str, int], shapes: Mapping[int, 
         caution=None if row["troubles"] is None else msgspec.json.decode(row["troubles"], type=Caution),
         cuts=cuts,
         shapes=shapes,
+        set_delay_s=row["set_delay_s"],
+        error_rate=row["error_rate"],
     )
 
 

@@ -149,6 +149,8 @@ class HostRow:
     due_at: float | None = None
     turn: int = 0
     troubles: str | None = None
+    set_delay_s: float | None = None
+    error_rate: float = 0.0
     loaded: tuple[Any, ...] = ()
     """The columns as the file has them."""
     counted: tuple[bool, int] = (False, 0)
@@ -164,8 +166,9 @@ class HostRow:
         self.troubles = None if value is WELL else msgspec.json.encode(value).decode()
 
     def delay_s(self, limits: Limits) -> float:
-        """As configured, or as robots.txt asks for."""
-        return max(limits.delay_s, self.crawl_delay_s)
+        """As somebody has set it or as configured, or as robots.txt asks for."""
+        wanted_s = limits.delay_s if self.set_delay_s is None else self.set_delay_s
+        return max(wanted_s, self.crawl_delay_s)
 
     def present_delay_s(self, limits: Limits) -> float:
         """The same, longer after trouble."""
@@ -214,6 +217,7 @@ class HostRow:
     def learn(self, outcome: Outcome, now: float, limits: Limits) -> None:
         """What the end of an attempt tells about the host."""
         began = now - outcome.age_s
+        self.error_rate = caution.error_rate(self.error_rate, failed=outcome.state in ("queued", "dead"))
         self.started(began)
         answered = outcome.sign != "failing"
         if answered:

@@ -198,6 +198,8 @@ class Step:
             at_once=host.at_once(self.limits),
             failures=host.caution.failures,
             given_up=host.given_up(self.limits, self.now),
+            set_delay_s=host.set_delay_s,
+            error_rate=host.error_rate,
         )
 
     def _find_head(self, host: HostRow) -> None:

@@ -4,6 +4,7 @@
 
 local STEP, START_S, LEAST_S, MOST_S, DOWN, MOST_PAUSE_S, GIVEN_UP_S = 10, 0.125, 0.01, 60, 3, 300, 3600
 local ABOVE, CREEP = 1.08, 0.9975
+local RECENT, LEAST_RATE = 0.1, 0.001
 
 local function is_near(delay, refused) return 0.9 * refused <= delay and delay <= 1.1 * refused end
 
@@ -69,4 +70,9 @@ local function learn(h, sign, began, elapsed, crawl_delay, asked)
     h.caution = recover(h.caution)
   end
   if asked > 0 then h.paused = math.max(h.paused, now + asked) end
+end
+
+local function count_errors(h, failed)
+  h.errors = h.errors + RECENT * ((failed and 1 or 0) - h.errors)
+  if h.errors < LEAST_RATE then h.errors = 0 end
 end

@@ -30,6 +30,7 @@ for _, v in ipairs(whole and outcomes or {}) do
   local lease = end_lease(held)
   local h, link = host(lease.host), lease.link
   learn(h, sign, now - age_s, elapsed_s, crawl_delay, pause_s)
+  count_errors(h, state == 'queued' or state == 'dead')
   count('fetches', 1)
   count('size_bytes', size)
   count('elapsed_ms', math.floor(elapsed_s * 1000 + 0.5))

@@ -16,6 +16,8 @@
 -- base:holders     hash    worker -> how many leases it holds
 -- base:dead, base:skipped               hash    identity -> msgpack RECORD
 -- base:dead:order, base:skipped:order   zset    identity; score: when it ended
+-- base:dead:reasons, base:skipped:reasons   zset    reason; score: how many
+-- base:dead:of:REASON, base:skipped:of:REASON  zset host; score: how many have this reason
 -- base:done        hash    identity -> msgpack RECORD, only of pages that are to be revisited
 -- base:visited     zset    identity of pages that ended, whatever their state, and are to be; score: when
 -- base:seen:N      set     fingerprints, as decimal numbers so that Redis keeps them as an intset
@@ -103,10 +105,13 @@ local function count_queued(priority, by, delayed, retrying, added_at)
 end
 
 -- --- hosts: HOST is
--- {queued, leased, done, known, crawl_delay, started, paused, latency, head, due, turn, held, caution}
+-- {queued, leased, done, known, crawl_delay, started, paused, latency, head, due, turn, held, caution, set_delay,
+-- errors}
 -- started: -1e18 = never; head: the priority of the next link, -1 = none whose time has come;
 -- due: 0 = ready, -1 = nothing to give, -2 = given up, with links to be buried, else when;
--- held: how many of its links the limits keep back for good; caution: see caution.lua; there is none if it is well
+-- held: how many of its links the limits keep back for good; caution: see caution.lua; there is none if it is well;
+-- set_delay: what somebody has set, -1 = nobody has; errors: the share of its attempts that failed. Hosts that have
+-- neither lack both; those that have are given an empty caution if they are well
 
 local hosts = {}
 
@@ -114,7 +119,8 @@ local function unpack_host(packed)
   local v = unpack_(packed)
   return {
     queued = v[1], leased = v[2], done = v[3], known = v[4], crawl_delay = v[5], started = v[6],
-    paused = v[7], latency = v[8], head = v[9], due = v[10], turn = v[11], held = v[12], caution = v[13],
+    paused = v[7], latency = v[8], head = v[9], due = v[10], turn = v[11], held = v[12],
+    caution = v[13] and v[13][1] and v[13], set_delay = (v[14] or -1) >= 0 and v[14], errors = v[15] or 0,
   }
 end
 
@@ -142,7 +148,7 @@ local function host(name)
     count('hosts', 1)
     h = {
       queued = 0, leased = 0, done = 0, known = 0, crawl_delay = 0, started = -1e18,
-      paused = 0, latency = 0, head = -1, due = -1, turn = next_turn(), held = 0,
+      paused = 0, latency = 0, head = -1, due = -1, turn = next_turn(), held = 0, errors = 0,
     }
   end
   h.was_due, h.was_rank = h.due, nil
@@ -150,7 +156,7 @@ local function host(name)
   return h
 end
 
-local function delay_of(h) return math.max(limits.delay_s or 0, h.crawl_delay) end
+local function delay_of(h) return math.max(h.set_delay or limits.delay_s or 0, h.crawl_delay) end
 
 local DOWN, PROMPT_S = 3, 1  -- see shoal/caution.py
 
@@ -209,16 +215,21 @@ local function place(name, h)
   h.due, h.was_due, h.was_rank = due, due, rank
 end
 
+local function pack_host(h)
+  local more = h.set_delay or h.errors > 0
+  return pack({
+    h.queued, h.leased, h.done, h.known, h.crawl_delay, h.started, h.paused, h.latency, h.head, h.due, h.turn, h.held,
+    h.caution or more and {} or nil, more and (h.set_delay or -1) or nil, more and h.errors or nil,
+  })
+end
+
 local function save_hosts()
   for name, h in pairs(hosts) do
     place(name, h)
     local held = held_of(name, h)
     count('held', held - h.held)
     h.held = held
-    call('HSET', key('hosts'), name, pack({
-      h.queued, h.leased, h.done, h.known, h.crawl_delay, h.started,
-      h.paused, h.latency, h.head, h.due, h.turn, h.held, h.caution,
-    }))
+    call('HSET', key('hosts'), name, pack_host(h))
   end
 end
 
@@ -350,18 +361,32 @@ local function end_lease(held)
   return {host = v[1], priority = v[2], link = v[3]}
 end
 
+-- Count dead and skipped pages by reason, and for each reason by host.
+local function tally(state, reason, name, by)
+  for kind, member in pairs({[':reasons'] = reason, [':of:' .. reason] = name}) do
+    if tonumber(call('ZINCRBY', key(state .. kind), by, member)) <= 0 then call('ZREM', key(state .. kind), member) end
+  end
+end
+
 local function record_end(state, lease, reason, error, status, ended_at)
   local id = identity(lease.host, lease.link)
   ended_at = ended_at or now
   count(state, 1)
   call('HSET', key(state), id, pack({lease.host, lease.priority, lease.link, ended_at, reason, error, status}))
-  if state ~= 'done' then call('ZADD', key(state .. ':order'), ended_at, id) end
+  if state ~= 'done' then
+    call('ZADD', key(state .. ':order'), ended_at, id)
+    tally(state, reason, lease.host, 1)
+  end
   if lease.link[11] then call('ZADD', key('visited'), ended_at, id) end
 end
 
 -- The opposite of record_end.
 local function drop_record(state, id, name)
   count(state, -1)
+  if state ~= 'done' then
+    local v = unpack_(call('HGET', key(state), id))
+    tally(state, v[5], v[1], -1)
+  end
   call('HDEL', key(state), id)
   call('ZREM', key(state .. ':order'), id)
   call('ZREM', key('visited'), id)
