@@ -66,7 +66,7 @@ class Inflow:
         """All requests of `start()` are there."""
         await self._until_no_more_than(0)
         if not self._links:
-            await self._ask(partial(self._frontier.commit, (), position=(STARTED, 1)))
+            await self._ask(partial(self._frontier.commit, (), positions=[(STARTED, 1)]))
 
     def add(self, link: Link) -> None:
         """Soon."""

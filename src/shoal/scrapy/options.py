@@ -32,7 +32,7 @@ def job_of(settings: BaseSettings, spider: str, *, stores: bool) -> Job:
     return Job(
         crawl=_crawl(settings, settings.get("SHOAL_CRAWL") or spider),
         frontier=str(frontier),
-        output=output or None,
+        outputs=(str(output),) if output else (),
         rows=stores,
         fields=tuple(settings.getlist("SHOAL_FIELDS")),
         fixed={"by": "scrapy"},

@@ -29,7 +29,7 @@ from twisted.python.failure import Failure as Raised
 from shoal.errors import ShoalError
 from shoal.liveness import worker_name
 from shoal.load import Load
-from shoal.local import Job, opened_store, prepare
+from shoal.local import Job, opened_stores, prepare
 from shoal.model import Lease, Outcome
 from shoal.policy import Dead
 from shoal.scrapy.inflow import Inflow
@@ -227,7 +227,7 @@ class Scheduler(BaseScheduler):
                 extra={"spider": self._spider},
             )
         self._frontier = self._opened.enter_context(self._job.open_frontier())
-        self._store = self._opened.enter_context(opened_store(self._job, self._frontier))
+        self._stores = self._opened.enter_context(opened_stores(self._job, self._frontier, worker=self._name))
         self._inflow = Inflow(self._job.open_frontier(), self._name)
         self._opened.push_async_callback(self._inflow.close)
         self._look_into_engine()
@@ -250,7 +250,7 @@ class Scheduler(BaseScheduler):
                 self._worker = Worker(
                     self._job.crawl,
                     self._frontier,
-                    self._store,
+                    self._stores,
                     name=self._name,
                     drain=self._job.drain,
                     load=self._load,
