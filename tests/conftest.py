@@ -32,6 +32,17 @@ def redis_server() -> Iterator[object]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def s3() -> Iterator[object]:
+    """An object store (`services.S3Server`) that the environment leads to; use a prefix of your own."""
+    from services import S3Server
+
+    with _running(S3Server) as server, pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment.items():
+            patch.setenv(name, value)
+        yield server
+
+
 @contextmanager
 def _running(service: Callable[[], object]) -> Iterator[object]:
     """A service; where it is missing, CI fails and others skip the test."""

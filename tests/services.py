@@ -1,4 +1,6 @@
-"""Real servers for tests: PostgreSQL, and Redis or Valkey. Each has a free port of 127.0.0.1 and a folder.
+"""Real servers for tests: PostgreSQL, Redis or Valkey, an object store.
+
+Each has a free port of 127.0.0.1 and a folder.
 
     with PostgresServer() as server:
         psycopg.connect(server.url)
@@ -14,6 +16,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -167,6 +170,38 @@ class PostgresServer(Server):
         except psycopg.OperationalError:
             return False
         return True
+
+
+class S3Server(Server):
+    """An object store that speaks S3, with one empty bucket; what is written survives its end."""
+
+    BUCKET = "rows"
+
+    def __init__(self) -> None:
+        if find_spec("localbucket") is None:
+            raise ServiceMissing("the object store is missing: pip install localbucket")
+        super().__init__()
+        self.data = self.folder / "data"
+        (self.data / self.BUCKET).mkdir(parents=True)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """By which clients find it."""
+        return {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
+            "AWS_ACCESS_KEY_ID": "shoal",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_REGION": "us-east-1",
+        }
+
+    def _launch(self, log: int) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "localbucket", "--port", str(self.port), self.data]
+        return subprocess.Popen(command, stdout=log, stderr=log)
+
+    def _answers(self) -> bool:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
+            return True
+        return False
 
 
 class RedisServer(Server):

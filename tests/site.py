@@ -45,6 +45,8 @@ class Fetch(Struct, frozen=True):
     at: float
     """When its headers were read (`time.monotonic`)."""
     headers: dict[str, str]
+    port: int = 0
+    """Of the client: the same for all requests on one connection."""
 
 
 class Site(Server):
@@ -141,7 +143,8 @@ class Site(Server):
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         headers = {name.lower(): value for name, value in request.headers.items()}
-        self.log.append(Fetch(f"http://{request.host}{request.path_qs}", time.monotonic(), headers))
+        port = request.transport.get_extra_info("peername")[1] if request.transport else 0
+        self.log.append(Fetch(f"http://{request.host}{request.path_qs}", time.monotonic(), headers, port))
         await asyncio.sleep(self.latency_s)
         return await handler(request)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from shoal.export import Format
     from shoal.frontier import Frontier
     from shoal.local import Job
-    from shoal.model import PageRecord
+    from shoal.model import PageRecord, Stats
 
 SUFFIX = ".shoal"
 INTERRUPTED = 130
@@ -190,8 +190,17 @@ crawl_options = _options(
     click.option(
         "-o",
         "--output",
-        metavar="FILE",
-        help="Where the rows go: FILE.jsonl, FILE.csv or sqlite:FILE (default: the state file).",
+        "outputs",
+        multiple=True,
+        metavar="PLACE",
+        help="Where the rows go: FILE.jsonl, FILE.csv, sqlite:FILE, parquet:DIR, postgresql://...,"
+        " s3://BUCKET/NAME.jsonl or .parquet, MODULE:CLASS; it may be given several times"
+        " (default: the state file).",
+    ),
+    click.option(
+        "--archive",
+        metavar="PLACE",
+        help="Archive raw pages as WARC files in a folder, or below s3://BUCKET/PREFIX.",
     ),
     csv_safe_option,
     click.option(
@@ -378,7 +387,7 @@ def _crawl(
     *,
     state: str | None,
     frontier: str | None,
-    output: str | None,
+    outputs: tuple[str, ...],
     csv_safe: bool,
     processes: int,
     metrics_port: int | None,
@@ -405,7 +414,7 @@ def _crawl(
     job = local.Job(
         crawl=made,
         frontier=place,
-        output=output,
+        outputs=outputs,
         csv_safe=csv_safe,
         fields=columns,
         fixed=fixed,
@@ -415,9 +424,13 @@ def _crawl(
         metrics=None if metrics_port is None else Address(metrics_port, metrics_host),
         otel=otel,
     )
-    _check(job)
     log.set_up(as_json=log_json, quiet=quiet, verbose=verbose, crawl=made.name)
-    stats = local.prepare(job)
+
+    def begin() -> Stats:
+        _check(job)
+        return local.prepare(job)
+
+    stats = local.apart(begin) if processes > 1 else begin()
     say = report.Speaker(job, quiet=quiet, as_json=log_json)
     if stats.finished and drain:
         say.already_finished(stats)
@@ -440,6 +453,7 @@ def _check(job: Job) -> None:
     """Refuse what cannot work, before anything is written."""
     from shoal import access
     from shoal.frontier import crawl_names
+    from shoal.store import FILE
     from shoal.worker import fetch_settings
 
     fetch_settings(job.crawl)
@@ -447,19 +461,18 @@ def _check(job: Job) -> None:
     state = job.frontier.removeprefix("sqlite:") if job.frontier.startswith("sqlite:") else None
     if state is not None:
         _check_place(state, "the state file", "--state")
-    store = job.open_store()
-    if job.output is None or store is None:
-        return
-    if "://" not in job.output:
-        output = job.output.removeprefix("sqlite:")
-        _check_place(output, "the output file", "--output")
-        if state is not None and Path(output).resolve() == Path(state).resolve():
-            raise ConfigError(
-                f"{output} is the state file, which keeps the rows by itself: leave --output out"
-            )
+    stores = job.open_stores()
+    if len({store.place for store in stores}) < len(stores):
+        raise ConfigError("a place for the rows is given twice: give each --output once")
+    for output in (output for output in job.outputs if FILE.fullmatch(output)):
+        file = output.removeprefix("sqlite:")
+        _check_place(file, "the output file", "--output")
+        if state is not None and Path(file).resolve() == Path(state).resolve():
+            raise ConfigError(f"{file} is the state file, which keeps the rows by itself: leave --output out")
     if state is not None and not (Path(state).exists() and job.crawl.name in crawl_names(job.frontier)):
-        with closing(store), store.open(committed=lambda: None, fresh=job.fresh):
-            pass
+        for store in stores:
+            with closing(store), store.open(committed=lambda _: None, fresh=job.fresh):
+                pass
 
 
 def _check_place(file: str, what: str, option: str) -> None:

@@ -154,6 +154,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Skip pages with the same body, or the same text, as another page: no rows of them, and no links."""
     cookies: bool = True
     """Keep cookies and send them back."""
+    archive: str | None = None
+    """A folder, or the URL of a bucket, in which raw responses are archived as WARC files."""
     cache: str | None = None
     """A folder in which responses are kept, and answered from: for the development of a scraper."""
     proxy: str | None = None
@@ -230,11 +232,18 @@ _LEAST: Mapping[str, float] = {
 class Crawl:
     """A crawl as its user declares it: a name, settings, and a handler for each kind of page."""
 
-    def __init__(self, name: str, *, seeds: Iterable[str] = (), **settings: object) -> None:
-        """Name it; for the settings see `Settings`. Raises ConfigError naming what is wrong."""
+    def __init__(
+        self, name: str, *, seeds: Iterable[str] = (), stores: Iterable[object] = (), **settings: object
+    ) -> None:
+        """Name it; for the settings see `Settings`. Raises ConfigError naming what is wrong.
+
+        stores: where the items go besides the places that are named when it is run: a `Store` each, or
+        what makes one when it is called with the name of the crawl, such as a class.
+        """
         if not name:
             raise ConfigError("a crawl needs a name")
         self.name = name
+        self.stores = tuple(stores)
         self.settings = _convert({"seeds": seeds, **settings})
         self._handlers: list[tuple[Glob, Handler]] = []
         self._fallback: Handler | None = None

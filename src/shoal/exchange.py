@@ -39,6 +39,10 @@ class Answer(NamedTuple):
     content: StreamReader
     """The body as it comes: content codings are still on."""
     connection: Connection
+    version: aiohttp.HttpVersion
+    reason: str
+    request: bytes
+    """As it was sent."""
 
     def release(self) -> None:
         """Done with it: the connection is free again, or closed if there is something left to read."""
@@ -124,7 +128,8 @@ class Exchange:
                 max_field_size=MAX_HEADER_BYTES,
                 max_headers=_MAX_HEADERS,
             )
-            transport.write(self._request(method, url, headers, content))
+            request = self._request(method, url, headers, content)
+            transport.write(request)
             protocol.start_timeout()
             while True:
                 message, body = await protocol.read()
@@ -137,7 +142,16 @@ class Exchange:
             connection.close()
             raise
         self._keep_cookies(message.headers, url)
-        return Answer(message.code, message.headers, message.raw_headers, body, connection)
+        return Answer(
+            message.code,
+            message.headers,
+            message.raw_headers,
+            body,
+            connection,
+            message.version,
+            message.reason,
+            request,
+        )
 
     def _request(self, method: str, url: str, headers: Headers, content: bytes | None) -> bytes:
         """The bytes to send (RFC 9112 section 2.1)."""

@@ -10,7 +10,7 @@ import asyncio
 import functools
 import re
 from collections.abc import Callable
-from time import perf_counter
+from time import perf_counter, time
 from types import TracebackType
 from typing import Final, Self
 
@@ -25,7 +25,7 @@ from shoal.decode import ACCEPT_ENCODING, Body, FetchError
 from shoal.errors import ConfigError
 from shoal.exchange import Answer, Exchange
 from shoal.headers import Headers, is_sendable, replaced
-from shoal.model import Failure, FailureKind, Response
+from shoal.model import Capture, Failure, FailureKind, Response
 from shoal.place import shown
 from shoal.trouble import explain
 from shoal.urls import MAX_URL_LENGTH
@@ -62,6 +62,8 @@ class FetchSettings(Struct, frozen=True, kw_only=True):
     """Most connections in use to one host; 0 means no limit of its own."""
     keepalive_timeout_s: float = 60.0
     """How long an idle connection is kept."""
+    capture: bool = False
+    """Keep with each Response what went over the line."""
 
     def __post_init__(self) -> None:
         for name, value in (("User-Agent", self.user_agent), *self.headers):
@@ -130,16 +132,18 @@ class Fetcher:
         left empty, since the status says enough. `headers` replace those of the settings with the same name;
         `content` is sent along. Raises nothing but CancelledError.
         """
-        started = perf_counter()
+        started, at = perf_counter(), time()
+        raw: list[bytes] | None = [] if self._settings.capture else None
         limit = self._settings.max_body_bytes if max_body_bytes is None else max_body_bytes
         try:
             self._check(url)
-            answer, body = await self._get(method, url, headers, content, accepts, limit, cut)
+            answer, body, whole = await self._get(method, url, headers, content, accepts, limit, cut, raw)
         except Exception as error:  # whatever a site can cause is a value
             kind, detail = self._explain(error)
             return Failure(kind, detail, perf_counter() - started)
         received = [(_name(name), value.decode("latin-1")) for name, value in answer.raw_headers]
-        return Response(url, answer.status, tuple(received), body, perf_counter() - started)
+        capture = None if raw is None or not whole else _captured(answer, at, b"".join(raw))
+        return Response(url, answer.status, tuple(received), body, perf_counter() - started, capture=capture)
 
     async def _get(
         self,
@@ -150,16 +154,18 @@ class Fetcher:
         accepts: Callable[[str], bool] | None,
         limit: int,
         cut: bool,
-    ) -> tuple[Answer, bytes]:
+        raw: list[bytes] | None,
+    ) -> tuple[Answer, bytes, bool]:
         answer: Answer | None = None
         try:
             async with asyncio.timeout(self._settings.total_timeout_s):
                 answer = await self._exchange.ask(method, url, headers, content)
-                return answer, await _body(answer, accepts, limit, cut=cut)
+                body, whole = await _body(answer, accepts, limit, cut=cut, raw=raw)
+                return answer, body, whole
         except TimeoutError:
             if answer is None or 200 <= answer.status < 300:
                 raise
-            return answer, b""
+            return answer, b"", False
         finally:
             if answer is not None:
                 answer.release()
@@ -187,31 +193,60 @@ def _name(raw: bytes) -> str:
     return raw.decode("latin-1").lower()
 
 
-async def _body(answer: Answer, accepts: Callable[[str], bool] | None, limit: int, *, cut: bool) -> bytes:
+async def _body(
+    answer: Answer,
+    accepts: Callable[[str], bool] | None,
+    limit: int,
+    *,
+    cut: bool,
+    raw: list[bytes] | None,
+) -> tuple[bytes, bool]:
+    """The body, and whether all of it was read; `raw` gets it as it was received."""
     if answer.status == 101:
         raise FetchError("protocol", "the server switched protocols without being asked")
     if 200 <= answer.status < 300:
         if accepts is not None and not accepts(_media_type(answer)):
-            return b""
-        return await _read(answer, limit, cut=cut)
+            return b"", False
+        return await _read(answer, limit, cut=cut, raw=raw)
     try:
-        return await _read(answer, limit, cut=cut)
+        return await _read(answer, limit, cut=cut, raw=raw)
     except (FetchError, aiohttp.ClientError):
-        return b""
+        return b"", False
 
 
-async def _read(answer: Answer, limit: int, *, cut: bool) -> bytes:
+async def _read(answer: Answer, limit: int, *, cut: bool, raw: list[bytes] | None) -> tuple[bytes, bool]:
     if not cut and int(answer.headers.get("Content-Length", "0")) > limit:
         raise FetchError("too_large", f"the body is larger than {limit} bytes")
     body = Body(_codings(answer), limit_bytes=limit)
     try:
         while data := await answer.content.readany():
+            if raw is not None:
+                raw.append(data)
             body.feed(data)
     except FetchError as error:
         if cut and error.kind == "too_large":
-            return body.so_far()
+            return body.so_far(), False
         raise
-    return body.finish()
+    return body.finish(), True
+
+
+_TELLING: Final = frozenset(
+    {b"host", b"user-agent", b"accept", b"accept-encoding", b"if-none-match", b"if-modified-since"}
+)
+"""Request headers that hold no secret, whatever the user sends."""
+
+
+def _captured(answer: Answer, at: float, body: bytes) -> Capture:
+    """What went over the line. Chunks have been taken off the body, so the header about them is renamed."""
+    first, *lines = answer.request.partition(b"\r\n\r\n")[0].split(b"\r\n")
+    asked = [first, *(line for line in lines if line.partition(b":")[0].lower() in _TELLING)]
+    version, reason = answer.version, answer.reason.encode("latin-1", "replace")
+    answered = [f"HTTP/{version.major}.{version.minor} {answer.status} ".encode() + reason]
+    for name, value in answer.raw_headers:
+        archived = b"X-Archive-Orig-" + name if name.lower() == b"transfer-encoding" else name
+        answered.append(archived + b": " + value)
+    end = [b"", b""]
+    return Capture(at, b"\r\n".join(asked + end), b"\r\n".join(answered + end), body)
 
 
 def _codings(answer: Answer) -> str:

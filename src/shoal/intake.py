@@ -11,6 +11,15 @@ from shoal.model import Link
 from shoal.urls import DEFAULT, Spelling, normalize
 
 
+class Entry(msgspec.Struct, forbid_unknown_fields=True):
+    """A link in the words of others."""
+
+    url: str
+    priority: Annotated[int, msgspec.Meta(ge=0, le=9)] | None = None
+    depth: Annotated[int, msgspec.Meta(ge=0, le=2**31)] = 0
+    meta: dict[str, object] | None = None
+
+
 def read_link(entry: bytes, spelling: Spelling = DEFAULT, priority: int = 0) -> Link:
     """One entry of an inbox, or one line of a file; `priority` for those that do not name one.
 
@@ -19,9 +28,14 @@ def read_link(entry: bytes, spelling: Spelling = DEFAULT, priority: int = 0) -> 
     text = entry.strip()
     is_json = text.startswith(b"{")
     try:
-        given = msgspec.json.decode(text, type=_Entry) if is_json else _Entry(url=text.decode())
+        given = msgspec.json.decode(text, type=Entry) if is_json else Entry(url=text.decode())
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+    return link_of(given, spelling, priority)
+
+
+def link_of(given: Entry, spelling: Spelling = DEFAULT, priority: int = 0) -> Link:
+    """The same of an entry that was read already. Raises ValueError for what is no URL."""
     url = normalize(given.url, None, spelling)
     if url is None:
         raise ValueError("not an http(s) URL")
@@ -33,10 +47,3 @@ def spelling_of(description: Mapping[str, object]) -> Spelling:
     """How a crawl spells its URLs, from what its frontier says of it."""
     known = {name: description[name] for name in Spelling.__struct_fields__ if name in description}
     return msgspec.convert(known, Spelling)
-
-
-class _Entry(msgspec.Struct, forbid_unknown_fields=True):
-    url: str
-    priority: Annotated[int, msgspec.Meta(ge=0, le=9)] | None = None
-    depth: Annotated[int, msgspec.Meta(ge=0, le=2**31)] = 0
-    meta: dict[str, object] | None = None

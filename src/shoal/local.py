@@ -17,10 +17,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from multiprocessing.process import BaseProcess
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -28,15 +28,18 @@ from shoal.crawl import Crawl
 from shoal.due import revisit_due
 from shoal.errors import ConfigError, FrontierUnavailable, ShoalError, StoreUnavailable
 from shoal.frontier import Frontier, open_frontier
-from shoal.liveness import reap_dead, worker_name
+from shoal.liveness import is_dead, reap_dead, worker_name
 from shoal.meter import Meter
 from shoal.metrics import Address, process_families, render
 from shoal.model import SEEN_FIELDS, Stats
 from shoal.place import shown
-from shoal.store import open_store
+from shoal.store import made_store, open_archive, open_store, store_name
 from shoal.store.base import Store
 from shoal.traps import Rules
 from shoal.worker import TROUBLE_S, Worker, load_of
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 WATCH_S = 0.25
 MOST_BYTES = 65_536  # that a pipe holds
@@ -62,8 +65,8 @@ class Job(msgspec.Struct, frozen=True):
     crawl: Crawl
     frontier: str
     """URL of the frontier."""
-    output: str | None = None
-    """Where the items go; None: the frontier keeps them."""
+    outputs: tuple[str, ...] = ()
+    """Where the items go, besides the stores of the crawl; without any, the frontier keeps them."""
     fields: tuple[str, ...] = ()
     """The names of the items' fields, if they are known beforehand."""
     csv_safe: bool = False
@@ -82,15 +85,26 @@ class Job(msgspec.Struct, frozen=True):
 
     def open_frontier(self) -> Frontier:
         """One more connection to it."""
-        return open_frontier(self.frontier, crawl=self.crawl.name, keep_items=self.output is None)
+        return open_frontier(self.frontier, crawl=self.crawl.name, keep_items=not self.has_stores)
 
-    def open_store(self) -> Store | None:
-        """The store of the items, not opened yet; None if the frontier keeps them."""
-        if self.output is None:
-            return None
+    @property
+    def has_stores(self) -> bool:
+        """Whether the items go elsewhere than into the frontier."""
+        return bool(self.outputs or self.crawl.stores)
+
+    def open_stores(self, worker: str = "") -> list[Store]:
+        """The stores, not opened yet. worker: who will write, by default one of this process."""
+        name, worker = self.crawl.name, worker or worker_name()
         seen = SEEN_FIELDS if self.fields and self.crawl.settings.revisit_s is not None else ()
         fields = (*self.fields, *seen)
-        return open_store(self.output, crawl=self.crawl.name, fields=fields, csv_safe=self.csv_safe)
+        stores = [
+            open_store(output, crawl=name, fields=fields, csv_safe=self.csv_safe, worker=worker)
+            for output in self.outputs
+        ]
+        stores += [made_store(each, name) for each in self.crawl.stores]
+        if self.crawl.settings.archive is not None:
+            stores.append(open_archive(self.crawl.settings.archive, worker=worker))
+        return stores
 
 
 class Watch(Protocol):
@@ -106,14 +120,14 @@ def prepare(job: Job) -> Stats:
     Raises ConfigError, FrontierError, StoreError, and the two Unavailable ones.
     """
     with job.open_frontier() as frontier:
-        if job.output is None and not frontier.keeps_items:
+        if not job.has_stores and not frontier.keeps_items:
             raise ConfigError("this frontier keeps no rows: say with -o where they go, such as rows.jsonl")
         if not job.fresh:
             before = frontier.describe()
             keep_revisits(job, before)
             _check_same(job, before)
             _tell_differences(job, before, frontier)
-        with opened_store(job, frontier, fresh=job.fresh):
+        with opened_stores(job, frontier, fresh=job.fresh):
             pass
         limits = job.crawl.limits()
         if limits.max_queued is None:  # then what producers have set holds on
@@ -126,11 +140,44 @@ def prepare(job: Job) -> Stats:
         return frontier.stats()
 
 
+def apart(work: Callable[[], T]) -> T:
+    """Do it in a process of its own, and return what it returns: for a parent that is going to fork.
+
+    Libraries start threads, of which a fork would know nothing. Raises what it raises of ShoalErrors.
+    """
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    child = context.Process(target=_tell, args=(work, theirs), name="shoal-begin")
+    child.start()
+    theirs.close()
+    try:
+        result, error = ours.recv()
+    except EOFError:
+        raise ShoalError("the crawl could not be begun; see the message above") from None
+    finally:
+        ours.close()
+        child.join()
+    if error is not None:
+        raise error
+    return cast("T", result)
+
+
+def _tell(work: Callable[[], object], pipe: Connection) -> None:
+    try:
+        pipe.send((work(), None))
+    except ShoalError as error:
+        pipe.send((None, error))
+    except KeyboardInterrupt:
+        os._exit(INTERRUPTED)  # the parent was told, too
+
+
 def _fixed(job: Job) -> dict[str, object]:
     """What must be the same whenever the crawl is resumed."""
-    output = None if job.output is None else shown(job.output)
+    places = [*job.outputs, *map(store_name, job.crawl.stores)]
+    output = ", ".join(map(shown, places)) or None
+    archive = None if job.crawl.settings.archive is None else shown(job.crawl.settings.archive)
     revisits = True if job.crawl.settings.revisit_s is not None else None  # then more is kept of each page
-    return {**job.fixed, **job.crawl.identity(), "output": output, "revisit": revisits}
+    return {**job.fixed, **job.crawl.identity(), "output": output, "archive": archive, "revisit": revisits}
 
 
 def keep_revisits(job: Job, description: Mapping[str, object]) -> None:
@@ -177,22 +224,39 @@ def _shown(value: object) -> str:
 
 
 @contextmanager
-def opened_store(job: Job, frontier: Frontier, *, fresh: bool = False) -> Iterator[Store | None]:
-    """The store of the items, ready to be written; with `fresh`, store and frontier are emptied first."""
-    store = job.open_store()
-    if store is None:
-        if fresh:
-            frontier.purge()
-        yield None
-        return
-    try:
-        with store.open(committed=lambda: frontier.position(store.name), fresh=fresh) as position:
+def opened_stores(
+    job: Job, frontier: Frontier, *, fresh: bool = False, worker: str = ""
+) -> Iterator[list[Store]]:
+    """The stores, ready to be written by `worker`; with `fresh`, they and the frontier are emptied first.
+
+    What dead workers have left in them is put in order before, and after an end without an error.
+    """
+    with ExitStack() as opened:
+        stores = [opened.enter_context(closing(store)) for store in job.open_stores(worker)]
+        with ExitStack() as opening:
+            positions = [
+                opening.enter_context(store.open(committed=frontier.position, fresh=fresh))
+                for store in stores
+            ]
             if fresh:
                 frontier.purge()
-            frontier.commit((), position=position)
-        yield store
-    finally:
-        store.close()
+            frontier.commit((), positions=positions)
+        _tidy(stores, frontier)
+        yield stores
+        _tidy(stores, frontier)
+
+
+def _tidy(stores: Iterable[Store], frontier: Frontier) -> None:
+    """Let the stores put in order what is nobody's any more; it waits if something is in the way."""
+
+    def busy() -> Collection[str]:
+        return [worker.name for worker in frontier.workers() if not is_dead(worker.name)]
+
+    for store in stores:
+        try:
+            store.tidy(committed=frontier.position, busy=busy)
+        except (FrontierUnavailable, StoreUnavailable) as error:
+            log.warning("%s; %s is put in order next time", error, shown(store.place))
 
 
 # --- work ---------------------------------------------------------------------------------
@@ -231,11 +295,11 @@ def _work(job: Job, parent: int | None, number: int = 0) -> bool:
         _metering(job) as meter,
         _exporting(job, meter, number),
         job.open_frontier() as frontier,
-        opened_store(job, frontier) as store,
+        opened_stores(job, frontier) as stores,
         asyncio.Runner(loop_factory=loop_factory()) as runner,
     ):
         gc.freeze()  # what was imported stays: the collector need not look at it again and again
-        stopped = runner.run(_work_until_stopped(job, frontier, store, parent, meter))
+        stopped = runner.run(_work_until_stopped(job, frontier, stores, parent, meter))
     gc.collect()  # upa_url complains on stderr about URLs that are left in cycles when the process ends
     return stopped
 
@@ -262,10 +326,10 @@ def _exporting(job: Job, meter: Meter, number: int) -> AbstractContextManager[ob
 
 
 async def _work_until_stopped(
-    job: Job, frontier: Frontier, store: Store | None, parent: int | None, meter: Meter
+    job: Job, frontier: Frontier, stores: Sequence[Store], parent: int | None, meter: Meter
 ) -> bool:
     load = load_of(job.crawl, meter)
-    worker = Worker(job.crawl, frontier, store, name=worker_name(), drain=job.drain, load=load)
+    worker = Worker(job.crawl, frontier, stores, name=worker_name(), drain=job.drain, load=load)
     loop = asyncio.get_running_loop()
     stopped = False
 

@@ -155,6 +155,19 @@ class Failure(Struct, frozen=True):
     """The server asked for its host to be left alone this long."""
 
 
+class Capture(Struct, frozen=True):
+    """A request and its response as they went over the line, for an archive."""
+
+    at: float
+    """When the request was sent, in seconds since 1970."""
+    request: bytes
+    """Its head, without headers that may hold a secret."""
+    head: bytes
+    """Status line and headers of the response, with the empty line."""
+    body: bytes
+    """As received: content codings are on it, transfer codings are off."""
+
+
 class Response(Struct, frozen=True):
     """What a server answered: one hop, content codings removed, redirects not followed."""
 
@@ -167,6 +180,8 @@ class Response(Struct, frozen=True):
     """From the request until the last byte."""
     replayed: bool = False
     """It comes from a cache: nobody was asked, so no host has to be left alone for it."""
+    capture: Capture | None = None
+    """If it is to be archived, and was read to its end."""
 
     def header(self, name: str) -> str | None:
         """The first header of that name (in lower case), or None."""
@@ -205,6 +220,8 @@ class Outcome(Struct, frozen=True):
     """What this visit found, if the page is to be revisited. None leaves what is known of it as it is."""
     unchanged: bool = False
     """The page is as its last visit found it: its rows stay, and were only seen again."""
+    capture: Capture | None = None
+    """What is to be archived of it."""
 
     @property
     def keeps_rows(self) -> bool:
@@ -376,6 +393,8 @@ class Beat(Struct, frozen=True):
     """How late the event loop was at worst since the last beat: what blocks it blocks all fetches."""
     settle_s: float = 0.0
     """How long storing and committing a batch of pages takes, on average."""
+    trouble: str = ""
+    """Why nothing can be stored or committed for the time being."""
 
 
 class WorkerRecord(Struct, frozen=True):
@@ -391,3 +410,4 @@ class WorkerRecord(Struct, frozen=True):
     bytes_in_flight: int = 0
     lag_s: float = 0.0
     settle_s: float = 0.0
+    trouble: str = ""

@@ -22,6 +22,7 @@ from shoal.place import shown as place_shown
 from shoal.produce import Producer
 from shoal.progress import clock, count, counters, size
 from shoal.scope import Scope
+from shoal.store import store_name
 from shoal.urls import normalize
 
 MOST_REASONS = 5
@@ -99,8 +100,9 @@ class Speaker:
                 self._say(f"{what} was skipped: {_reason(record)}")
 
     def _rows_in(self) -> str:
-        if self._job.output is not None:
-            return f"the rows are in {shown(self._job.output)}"
+        if self._job.has_stores:
+            places = [*self._job.outputs, *map(store_name, self._job.crawl.stores)]
+            return f"the rows are in {', '.join(map(shown, places))}"
         return f"the rows are in {shown(self._job.frontier)}: `shoal export {self._option} -o rows.csv`"
 
     def _say(self, text: str, stats: Stats | None = None) -> None:
@@ -162,6 +164,8 @@ def _worker(worker: WorkerRecord) -> str:
     told = f"{worker.name}: {count(worker.leases, 'lease')}"
     if not worker.alive:
         return f"{told}, not heard of lately"
+    if worker.trouble:
+        return f"{told}, waits: {visible(worker.trouble)}"
     return (
         f"{told}, {worker.pages_per_s:,.1f} pages/s, {size(worker.bytes_in_flight)} in flight,"
         f" {worker.lag_s * 1000:,.0f} ms late, {worker.settle_s * 1000:,.0f} ms to store a batch"

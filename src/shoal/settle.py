@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 from msgspec.structs import replace
 
@@ -12,7 +13,7 @@ from shoal.errors import StoreError
 from shoal.frontier import Frontier
 from shoal.meter import Meter
 from shoal.model import Outcome
-from shoal.store.base import Position, Store
+from shoal.store.base import Store
 from shoal.traps import DUPLICATE
 
 NOT_STORABLE = "item cannot be stored"
@@ -21,9 +22,9 @@ log = logging.getLogger("shoal.settle")
 
 
 def settle(
-    frontier: Frontier, store: Store | None, outcomes: Sequence[Outcome], meter: Meter | None = None
+    frontier: Frontier, stores: Sequence[Store], outcomes: Sequence[Outcome], meter: Meter | None = None
 ) -> None:
-    """Store the items of `outcomes` and commit them. Without a store the frontier keeps the items.
+    """Store the items of `outcomes`, in each of the stores, and commit them.
 
     meter: is told what was committed, as it was committed.
 
@@ -36,9 +37,9 @@ def settle(
     outcomes = _without_duplicates(frontier, outcomes)
     while outcomes:
         try:
-            lost = _write_and_commit(frontier, store, outcomes, meter)
+            lost = _write_and_commit(frontier, stores, outcomes, meter)
         except StoreError as error:
-            _settle_one_by_one(frontier, store, outcomes, meter, error)
+            _settle_one_by_one(frontier, stores, outcomes, meter, error)
             return
         if not lost:
             return
@@ -72,43 +73,40 @@ def _told_apart(outcome: Outcome, owner: str) -> Outcome:
 
 
 def _write_and_commit(
-    frontier: Frontier, store: Store | None, outcomes: Sequence[Outcome], meter: Meter
-) -> frozenset[int]:
-    if store is None:
-        return _commit(frontier, outcomes, None, meter)
-    began = time.perf_counter()
-    with store.write(outcomes, committed=lambda: frontier.position(store.name)) as position:
-        return _commit(frontier, outcomes, position, meter, store_s=time.perf_counter() - began)
-
-
-def _commit(
-    frontier: Frontier,
-    outcomes: Sequence[Outcome],
-    position: Position | None,
-    meter: Meter,
-    store_s: float = 0.0,
+    frontier: Frontier, stores: Sequence[Store], outcomes: Sequence[Outcome], meter: Meter
 ) -> frozenset[int]:
     began = time.perf_counter()
-    lost = frontier.commit(outcomes, position=position)
-    if not lost:
-        meter.committed(outcomes, store_s, time.perf_counter() - began)
-    return lost
+    with ExitStack() as writing:
+        positions = [
+            writing.enter_context(store.write(outcomes, committed=frontier.position)) for store in stores
+        ]
+        written = time.perf_counter()
+        lost = frontier.commit(outcomes, positions=positions)
+        if not lost:
+            store_s = written - began if stores else 0.0
+            meter.committed(outcomes, store_s, time.perf_counter() - written)
+        return lost
 
 
 def _settle_one_by_one(
-    frontier: Frontier, store: Store | None, outcomes: Sequence[Outcome], meter: Meter, error: StoreError
+    frontier: Frontier,
+    stores: Sequence[Store],
+    outcomes: Sequence[Outcome],
+    meter: Meter,
+    error: StoreError,
 ) -> None:
     """Some row of the batch does not fit: let the other pages through, and bury the page that has it."""
     if len(outcomes) > 1:
         for outcome in outcomes:
-            settle(frontier, store, [outcome], meter)
-    elif outcomes[0].items and store is not None:
-        with store.write((), committed=lambda: frontier.position(store.name)):
-            pass  # the store as a whole is usable: it raises again if not
+            settle(frontier, stores, [outcome], meter)
+    elif outcomes[0].items:
+        for store in stores:
+            with store.write((), committed=frontier.position):
+                pass  # the store as a whole is usable: it raises again if not
         log.error("%s", error)
         refused = replace(
             outcomes[0], state="dead", reason=NOT_STORABLE, error=str(error), items=(), visit=None
         )
-        settle(frontier, store, [refused], meter)
+        settle(frontier, stores, [refused], meter)
     else:
         raise error

@@ -1,6 +1,6 @@
-"""One bounded run of a worker, for a job queue: a ticket in, counts out.
+"""One bounded run of a worker.
 
-A thread keeps its `Bench` from one slice to the next: the event loop, connections to sites with their
+Who runs slices keeps a `Bench` from one to the next: the event loop, connections to sites with their
 cookies, robots.txt files, the frontier with what it knows to be seen, the store.
 """
 
@@ -12,26 +12,21 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
-from math import inf
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from shoal.access import Access
 from shoal.errors import FrontierUnavailable
 from shoal.fetch import Fetcher
-from shoal.frontier.tickets import Pace, Ticket
-from shoal.liveness import worker_name
-from shoal.local import Job, keep_revisits, loop_factory, opened_store
+from shoal.frontier import Frontier
+from shoal.local import Job, keep_revisits, loop_factory, opened_stores
 from shoal.meter import Meter
 from shoal.model import Lease, Outcome
 from shoal.threads import HandlerThreads
-from shoal.tickets import Desk, Send
 from shoal.visit import Visitor
-from shoal.worker import Visits, Worker, fetch_settings, load_of
+from shoal.worker import LEASE_S, Visits, Worker, fetch_settings, load_of, pauses
 
 LOOK_S = 0.1  # how often a slice looks whether it has to end
 PATIENCE_S = 5.0  # without work; then the process is free for other jobs
-AGAIN_S = 1.0  # between two tries while the frontier cannot be reached
 
 T = TypeVar("T")
 log = logging.getLogger("shoal.slice")
@@ -42,6 +37,14 @@ class Dresses(Protocol):
 
     def __call__(self, visitor: Visitor, threads: HandlerThreads) -> Visits:
         """The visitor to use."""
+
+
+class Beats(NamedTuple):
+    """What a slice says again and again, from a thread of its own."""
+
+    beat: Callable[[int], bool]
+    """Is told how many pages have ended so far, and tells whether the slice may go on."""
+    every_s: float
 
 
 class Tally:
@@ -58,92 +61,68 @@ class Tally:
 
 
 class Bench:
-    """Where the slices of one thread are worked off, one after the other."""
+    """Where slices are worked off, one after the other. What it has opened stays open for the next one."""
 
     def __init__(
-        self, job: Job, pace: Pace, send: Send, dress: Dresses = lambda visitor, threads: visitor
+        self, job: Job, dress: Dresses = lambda visitor, threads: visitor, *, worker: str = ""
     ) -> None:
-        """Nothing is opened yet."""
-        self._job, self._pace, self._send, self._dress = job, pace, send, dress
+        """Nothing is opened yet. worker: the owner of its leases, if it is not named after this process."""
+        self._job, self._dress, self._worker = job, dress, worker
         self.meter = Meter()
         """What all slices have done."""
         self._opened = ExitStack()
         self._runner: asyncio.Runner | None = None
-        self._desk: Desk | None = None
 
-    def run(
-        self,
-        ticket: Ticket,
-        *,
-        draining: Callable[[], bool],
-        slice_s: float = inf,
-        grace_s: float | None = None,
-    ) -> dict[str, int] | None:
-        """Work until the time is over or there is nothing to do; None if the ticket is worth nothing.
+    def open(self) -> Frontier:
+        """Open what is not open; returns the frontier, which nobody else may use while `work` is going on.
 
-        draining: whether to end soon, and not to be followed.
-        slice_s: lease no longer than this, and than the pace says.
-        grace_s: what has begun by then may take so long, by default as long as when draining.
-        Returns how many pages ended in which state. After any other end all leases are given back.
+        Raises ConfigError, FrontierError, StoreError, and the two Unavailable ones.
         """
-        owner = worker_name(f"{ticket.slot}.{ticket.generation}")
-        if self._desk is None:
-            self._desk = Desk(self._opened.enter_context(self._job.open_frontier()), self._pace, self._send)
-        if not patiently(partial(self._desk.claim, ticket, owner), self._pace.slice_s):
-            return None
-        try:
-            ends = self._work(ticket, owner, draining, slice_s, grace_s)
-        except BaseException:
-            self._give_up(ticket)
-            raise
-        patiently(partial(self._desk.end, ticket, owner, again=not draining()), self._pace.running_s)
-        return ends
-
-    def _work(
-        self,
-        ticket: Ticket,
-        owner: str,
-        draining: Callable[[], bool],
-        slice_s: float,
-        grace_s: float | None,
-    ) -> dict[str, int]:
-        assert self._desk is not None
         if self._runner is None:
-            self._open()
+            try:
+                self._open()
+            except BaseException:
+                self.close()
+                raise
+        return self._frontier
+
+    def work(
+        self,
+        owner: str,
+        ends: Ends,
+        beat: Beats | None = None,
+        *,
+        patience_s: float = PATIENCE_S,
+        lease_s: float = LEASE_S,
+    ) -> dict[str, int]:
+        """Work until the time is over or there is nothing to do; returns how many pages ended in which state.
+
+        owner: of the leases. patience_s: without work. lease_s: how long leases last if nobody extends them.
+        Raises FrontierError, StoreError or LoginFailed if it cannot go on; leases are given back even then.
+        """
+        self.open()
         assert self._runner is not None
         tally = Tally(self._visitor)
         worker = Worker(
             self._job.crawl,
             self._frontier,
-            self._store,
+            self._stores,
             name=owner,
-            patience_s=PATIENCE_S,
+            patience_s=patience_s,
+            lease_s=lease_s,
             load=self._load,
         )
-        ends = _Ends(
-            draining=draining,
-            slice_s=min(slice_s, self._pace.slice_s),
-            drain_s=self._pace.drain_s,
-            grace_s=self._pace.drain_s if grace_s is None else grace_s,
-        )
-
-        def beat() -> bool:
-            assert self._desk is not None
-            return self._desk.beat(ticket, owner, tally.ends.total())
-
-        self._runner.run(_run(worker, tally, ends, beat, self._pace.beat_s))
+        self._runner.run(_run(worker, tally, ends, beat))
         return dict(tally.ends)
 
     def _open(self) -> None:
-        try:
-            self._frontier = self._opened.enter_context(self._job.open_frontier())
-            keep_revisits(self._job, self._frontier.describe())
-            self._store = self._opened.enter_context(opened_store(self._job, self._frontier))
-            runner = self._opened.enter_context(asyncio.Runner(loop_factory=loop_factory()))
-            self._visitor = runner.run(self._make_visitor(runner))
-        except BaseException:
-            self.close()
-            raise
+        self._frontier = self._opened.enter_context(self._job.open_frontier())
+        keep_revisits(self._job, self._frontier.describe())
+        self._stores = self._opened.enter_context(
+            opened_stores(self._job, self._frontier, worker=self._worker)
+        )
+        runner = self._opened.enter_context(asyncio.Runner(loop_factory=loop_factory()))
+        self._visitor = runner.run(self._make_visitor(runner))
         self._runner = runner
 
     async def _make_visitor(self, runner: asyncio.Runner) -> Visits:
@@ -155,29 +134,33 @@ class Bench:
         access = Access(self._job.crawl, fetcher, threads)
         return self._dress(Visitor(self._job.crawl, access, threads, self._load), threads)
 
-    def _give_up(self, ticket: Ticket) -> None:
+    def abandon(self) -> None:
         """Whatever is open may be in the middle of something: leave it alone, and open all anew next time."""
         if self._runner is not None:
             self._frontier.wake()  # its thread would hold up the end of the process
-        self._opened, self._runner, self._desk = ExitStack(), None, None
-        try:
-            with self._job.open_frontier() as frontier:
-                Desk(frontier, self._pace, self._send).fail(ticket, lost=False)
-        except Exception as error:
-            log.error("%s; what was being fetched will be fetched again", error)
+        self._opened, self._runner = ExitStack(), None
 
     def close(self) -> None:
         """Close everything; the next slice opens it again."""
-        self._opened.close()
-        self._opened, self._runner, self._desk = ExitStack(), None, None
+        opened, self._opened, self._runner = self._opened, ExitStack(), None
+        opened.close()
 
 
-class _Ends:
+class Ends:
     """When a slice has to lease no more, and when to give back what is not done by then."""
 
     def __init__(
-        self, *, draining: Callable[[], bool], slice_s: float, drain_s: float, grace_s: float
+        self,
+        *,
+        slice_s: float,
+        grace_s: float,
+        draining: Callable[[], bool] = lambda: False,
+        drain_s: float = 0.0,
     ) -> None:
+        """slice_s: lease no longer than this. grace_s: what has begun by then may take so long.
+
+        draining: whether to end soon; drain_s: what has begun by then may take so long.
+        """
         self._draining = draining
         self._leave_at = time.monotonic() + slice_s
         self._stop_at = self._leave_at + grace_s
@@ -194,10 +177,10 @@ class _Ends:
         return time.monotonic() >= self._stop_at
 
 
-async def _run(worker: Worker, visitor: Visits, ends: _Ends, beat: Callable[[], bool], beat_s: float) -> None:
+async def _run(worker: Worker, tally: Tally, ends: Ends, beats: Beats | None) -> None:
     """Let the worker work, beat, and see to its end."""
-    work = asyncio.create_task(worker.work(visitor))
-    beating = asyncio.create_task(_beat(worker, beat, beat_s))
+    work = asyncio.create_task(worker.work(tally))
+    beating = asyncio.create_task(_beat(worker, tally, beats)) if beats else work
     while not work.done():
         if ends.stop():
             worker.stop()
@@ -209,13 +192,13 @@ async def _run(worker: Worker, visitor: Visits, ends: _Ends, beat: Callable[[], 
     await work
 
 
-async def _beat(worker: Worker, beat: Callable[[], bool], seconds: float) -> None:
+async def _beat(worker: Worker, tally: Tally, beats: Beats) -> None:
     loop = asyncio.get_running_loop()
     held = True
     while held:
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(beats.every_s)
         try:
-            held = await loop.run_in_executor(None, beat)
+            held = await loop.run_in_executor(None, beats.beat, tally.ends.total())
         except FrontierUnavailable as error:
             log.warning("%s", error)
     log.error("this slice was taken for dead, so it ends")
@@ -225,11 +208,12 @@ async def _beat(worker: Worker, beat: Callable[[], bool], seconds: float) -> Non
 def patiently(ask: Callable[[], T], seconds: float) -> T:
     """Ask until the frontier can be reached, at most for so long."""
     deadline = time.monotonic() + seconds
-    while True:
+    for pause_s in pauses():
         try:
             return ask()
         except FrontierUnavailable as error:
             if time.monotonic() > deadline:
                 raise
-            log.warning("%s; trying again every %g s", error, AGAIN_S)
-            time.sleep(AGAIN_S)
+            log.warning("%s; trying again", error)
+            time.sleep(pause_s)
+    raise AssertionError("there is always another pause")

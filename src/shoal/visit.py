@@ -21,7 +21,7 @@ from shoal.errors import LoggedOut, LoginFailed
 from shoal.gate import Gate
 from shoal.listing import Lister, of_robots
 from shoal.load import Load
-from shoal.model import SITEMAP, Failure, Item, Lease, Link, Outcome, Response, Sign, State, Visit
+from shoal.model import SITEMAP, Capture, Failure, Item, Lease, Link, Outcome, Response, Sign, State, Visit
 from shoal.parse import Page
 from shoal.policy import Dead, Read, Redirect, Retry, Verdict, follow, judge, retry, sign_of
 from shoal.robots import Rules
@@ -269,12 +269,14 @@ class Attempt:
         """What was found on the way to the page, however it ends."""
         self._status = 0
         self._elapsed_s = 0.0
+        self._capture: Capture | None = None
 
     def answered(self, answer: Response | Failure) -> None:
         self.sign = sign_of(answer)
         self._elapsed_s = answer.elapsed_s
         if isinstance(answer, Response):
             self._status = answer.status
+            self._capture = answer.capture
             self.size_bytes = len(answer.body)
             if answer.replayed:
                 self.started_at -= REPLAYED_S
@@ -341,6 +343,7 @@ class Attempt:
             links=(*self.links, *links) if self.links else links,
             items=items,
             digest=self.digest if state == "done" else None,
+            capture=self._capture,
         )
 
 

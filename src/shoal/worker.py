@@ -12,7 +12,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -44,6 +44,7 @@ TEND_S = 5.0  # leases are extended, and the worker says that it is alive
 LINGER_S = 0.01  # a finished page waits this long for others, so that one transaction serves many
 GRACE_S = 1.0  # what a stopped worker has begun may take this long
 SUSPECT_LOSSES = 2  # a page lost so often may be what kills its workers: it is visited alone
+SAY_S = 60.0  # between two words about the same trouble
 TROUBLE_S = 2.0  # at most, between two tries while the frontier or the store cannot be written
 
 T = TypeVar("T")
@@ -64,23 +65,26 @@ class Worker:
         self,
         crawl: Crawl,
         frontier: Frontier,
-        store: Store | None,
+        stores: Sequence[Store],
         *,
         name: str,
         drain: bool = True,
         patience_s: float = inf,
+        lease_s: float = LEASE_S,
         load: Load | None = None,
     ) -> None:
         """drain: return when the crawl is finished; otherwise wait for more work.
 
-        patience_s: return after so long without work. load: what the visitor given to `work` tells.
+        patience_s: return after so long without work. lease_s: how long leases last if nobody extends them.
+        load: what the visitor given to `work` tells.
         """
         self._crawl = crawl
         self._frontier = frontier
-        self._store = store
+        self._stores = stores
         self._name = name
         self._drain = drain
         self._patience_s = patience_s
+        self._lease_s = lease_s
         self._load = load or load_of(crawl)
         self._busy_at = time.monotonic()
         self._fetching: dict[int, asyncio.Task[None]] = {}
@@ -95,6 +99,7 @@ class Worker:
         self._tended_at = time.monotonic() - TEND_S
         self._visited = 0  # since then
         self._lookups = frontier.lookups if crawl.settings.politeness == "address" else None
+        self._lost: frozenset[int] = frozenset()  # leases, in times of trouble
         self._thread = ThreadPoolExecutor(1, "shoal-frontier")
 
     async def run(self) -> None:
@@ -156,29 +161,41 @@ class Worker:
 
     async def _turn(self) -> Grant:
         """Store and commit what is finished, then lease what there is room for; wait out any trouble."""
-        began = time.monotonic()
-        for tries, pause_s in enumerate(pauses()):
+        trouble = Trouble()
+        for pause_s in pauses():
             finished = self._finished[: self._load.batch()]
             try:
                 grant, lost = await self._in_thread(partial(self._settle_and_lease, finished))
             except (FrontierUnavailable, StoreUnavailable) as error:
-                log.error("%s; nothing is lost, trying again every %g s", error, TROUBLE_S)
+                trouble.say(error)
+                await self._in_thread(partial(self._hold_on, str(error)))
                 await self._pause(pause_s, self._stopping)
                 if self._stopping.is_set():
                     break
             else:
-                if tries:
-                    log.info("it can be used again, after %.1f s", time.monotonic() - began)
-                for token in lost & self._fetching.keys():
-                    self._fetching.pop(token).cancel()
+                trouble.over()
+                self._cancel(lost)
                 return grant
         return Grant(leases=(), again_s=None, finished=False)
+
+    def _hold_on(self, trouble: str) -> None:
+        """Nothing is leased while there is trouble, and nothing is to be lost of what is held."""
+        now = time.monotonic()
+        if now - self._tended_at >= TEND_S:
+            with suppress(FrontierUnavailable):
+                self._lost |= self._tend(now, trouble)
+
+    def _cancel(self, lost: frozenset[int]) -> None:
+        """The fetches of leases that were lost."""
+        for token in (lost | self._lost) & self._fetching.keys():
+            self._fetching.pop(token).cancel()
+        self._lost = frozenset()
 
     def _settle_and_lease(self, finished: list[tuple[float, Outcome]]) -> tuple[Grant, frozenset[int]]:
         now = time.monotonic()
         settle(
             self._frontier,
-            self._store,
+            self._stores,
             [replace(outcome, age_s=outcome.age_s + now - ended_at) for ended_at, outcome in finished],
             self._load.meter,
         )
@@ -189,7 +206,7 @@ class Worker:
 
     def _lease(self) -> Grant:
         """For the room there is. If a suspect is given, it is kept and the others are given back."""
-        grant = self._frontier.lease(self._room(), LEASE_S, worker=self._name)
+        grant = self._frontier.lease(self._room(), self._lease_s, worker=self._name)
         suspect = next((lease for lease in grant.leases if lease.losses >= SUSPECT_LOSSES), None)
         if suspect is None:
             return grant
@@ -198,7 +215,7 @@ class Worker:
         self._frontier.release([lease.token for lease in grant.leases if lease is not suspect])
         return replace(grant, leases=(suspect,))
 
-    def _tend(self, now: float) -> frozenset[int]:
+    def _tend(self, now: float, trouble: str = "") -> frozenset[int]:
         """Extend the leases and say that we are alive; returns the tokens of those that were lost."""
         rate = self._visited / (now - self._tended_at)
         self._tended_at, self._visited = now, 0
@@ -211,6 +228,7 @@ class Worker:
             bytes_in_flight=self._load.bytes_in_flight(finished),
             lag_s=self._load.take_lag_s(),
             settle_s=self._load.settle_s,
+            trouble=trouble,
         )
         self._load.meter.beat = beat
         self._frontier.beat(beat, 3 * TEND_S)
@@ -218,7 +236,7 @@ class Worker:
         if not self._drain:
             revisit_due(self._frontier, self._crawl)
         held = [*self._fetching, *(outcome.lease.token for outcome in finished)]
-        lost = self._frontier.extend(held, LEASE_S)
+        lost = self._frontier.extend(held, self._lease_s)
         self._load.meter.lost(len(lost - {outcome.lease.token for outcome in finished}))
         return lost
 
@@ -240,7 +258,7 @@ class Worker:
             if self._room() == 0:
                 await self._pause(TEND_S, self._news)
             else:
-                seconds = TEND_S if again_s is None else min(again_s, TEND_S)
+                seconds = min(TEND_S, self._patience_s, TEND_S if again_s is None else again_s)
                 await self._in_thread(partial(self._frontier.wait, seconds))
         self._news.clear()
         if self._finished and not self._stopping.is_set():
@@ -267,8 +285,11 @@ class Worker:
         await asyncio.gather(*tasks, return_exceptions=True)
         finished = self._finished[:]
         try:
-            await self._in_thread(partial(self._settle_and_lease, finished))
-            await self._in_thread(partial(self._say_goodbye, unfinished))
+            try:
+                await self._in_thread(partial(self._settle_and_lease, finished))
+            finally:
+                unfinished += [outcome.lease.token for _, outcome in self._finished]
+                await self._in_thread(partial(self._say_goodbye, unfinished))
         except ShoalError as error:
             log.error("%s; what was being fetched will be fetched again", error)
 
@@ -278,6 +299,26 @@ class Worker:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+class Trouble:
+    """Tells of trouble once, again every SAY_S, and when it is over."""
+
+    def __init__(self) -> None:
+        self._since = 0.0
+        self._said = ("", 0.0)
+
+    def say(self, error: Exception) -> None:
+        now = time.monotonic()
+        self._since = self._since or now
+        text, said_at = self._said
+        if text != str(error) or now - said_at >= SAY_S:
+            log.error("%s; the crawl pauses, nothing is lost, trying again every %g s", error, TROUBLE_S)
+            self._said = str(error), now
+
+    def over(self) -> None:
+        if self._since:
+            log.info("the crawl goes on, after %.0f s", time.monotonic() - self._since)
 
 
 def pauses() -> Iterator[float]:
@@ -307,4 +348,5 @@ def fetch_settings(crawl: Crawl) -> FetchSettings:
         cookies=settings.cookies,
         allow=KINDS if settings.allow_private else frozenset(opened),
         connections=settings.concurrency,
+        capture=settings.archive is not None,
     )

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from tests.celery.conftest import FOLLOW, until
-from tests.e2e.test_metrics import pages, scrape
+from tests.e2e.test_metrics_served import pages, scrape
 from tests.services import free_ports
 from tests.site import Site
 from tests.unit.test_metrics import check, samples

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,15 +13,15 @@ import psycopg
 import pytest
 from celery.app.utils import find_app
 from psycopg.rows import dict_row
+from tests.bench_site import BenchSite
 from tests.celery.conftest import Running, until
-from tests.services import PostgresServer, RedisServer
+from tests.services import PostgresServer, RedisServer, ServiceMissing
 
 from shoal.frontier import open_frontier
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "how-to" / "celery.md").read_text(encoding="utf-8")
 EXAMPLE = ROOT / "examples" / "celery_app"
-SITE = ROOT / "benchmarks" / "site.py"
 PAGES = 2_000
 
 
@@ -54,40 +52,21 @@ def test_the_example_is_an_app_of_celery(monkeypatch):
     monkeypatch.delitem(sys.modules, "scraper")
 
 
-def _site(command: str, *arguments: object) -> str:
-    environment = os.environ | {"PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"}
-    done = subprocess.run(
-        [sys.executable, SITE, command, *map(str, arguments)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 @pytest.fixture
 def served(tmp_path):
-    """The folder of the site, and its first URL."""
-    if shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("nginx is missing, and CI must run every test")
-        pytest.skip("nginx is not installed")
-    with socket.create_server(("127.0.0.2", 0)) as free:
-        number = free.getsockname()[1]
-    folder = tmp_path / "site"
-    _site("build", folder, "--pages", PAGES, "--kb", 8, "--port", number)
-    _site("serve", folder)
-    yield folder, f"http://127.0.0.2:{number}/"
-    _site("stop", folder)
+    """The site."""
+    try:
+        site = BenchSite(tmp_path / "site", pages=PAGES)
+    except ServiceMissing as missing:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(str(missing))
+    with site:
+        yield site
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_example_crawls_a_site_into_postgresql(served, tmp_path, monkeypatch):
     """Nothing missing, doubled or wrong, in the rows and in the server's log; no ticket is left."""
-    folder, first = served
     shutil.copytree(EXAMPLE, tmp_path / "app")
     with RedisServer() as redis, PostgresServer() as postgres:
         place = redis.url.removesuffix("/0")
@@ -98,7 +77,7 @@ def test_the_example_crawls_a_site_into_postgresql(served, tmp_path, monkeypatch
         worker = Running(Pasted(tmp_path / "app"), "--concurrency=2")
         try:
             worker.ready()
-            subprocess.run([sys.executable, "producer.py", first], cwd=tmp_path / "app", check=True)
+            subprocess.run([sys.executable, "producer.py", served.url], cwd=tmp_path / "app", check=True)
             with open_frontier(f"{place}/1", crawl="scraper.scrape") as frontier:
                 until(lambda: frontier.stats().finished, 200, "the end of the crawl")
             assert worker.stop() == 0
@@ -106,8 +85,7 @@ def test_the_example_crawls_a_site_into_postgresql(served, tmp_path, monkeypatch
             worker.end()
         with psycopg.connect(postgres.url, row_factory=dict_row) as db:
             rows = db.execute("SELECT id, title, price, url FROM products").fetchall()
-    (tmp_path / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    report = json.loads(_site("check", folder, tmp_path / "items.jsonl"))
+    report = served.check(rows)
     for name in ("pages", "items", "fetches", "pages_fetched"):
         assert report[name] == PAGES, report
     for name in (

@@ -6,12 +6,15 @@ import os
 import signal
 import sqlite3
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 
 from shoal.model import Lease, Link, Outcome, State
 from shoal.store import open_store
 from shoal.store.base import Position, Store
+
+PARTS = ("parquet", "s3 jsonl", "s3 parquet")
+"""Stores of parts."""
 
 TARGETS = {"jsonl": "items.jsonl", "csv": "items.csv", "sqlite": "sqlite:items.db"}
 
@@ -30,14 +33,15 @@ class Ledger:
         return row and row[0]
 
     def commit(
-        self, outcomes: Sequence[Outcome], *, position: Position, lost: Collection[int] = ()
+        self, outcomes: Sequence[Outcome], *, positions: Sequence[Position], lost: Collection[int] = ()
     ) -> frozenset[int]:
         tokens = {outcome.lease.token for outcome in outcomes}
         if tokens & set(lost):
             return frozenset(tokens & set(lost))
         self._db.execute("BEGIN IMMEDIATE")
         self._db.executemany("INSERT INTO done VALUES (?)", [(token,) for token in tokens])
-        self.record(position)
+        for position in positions:
+            self.record(position)
         self._db.execute("COMMIT")
         return frozenset()
 
@@ -50,19 +54,16 @@ class Ledger:
     def done(self) -> set[int]:
         return {token for (token,) in self._db.execute("SELECT token FROM done")}
 
-    def committed(self, store: Store) -> Callable[[], int | None]:
-        return lambda: self.position(store.name)
-
     def open(self, store: Store, *, fresh: bool = False) -> Store:
         """Open the store as a worker does."""
-        with store.open(committed=self.committed(store), fresh=fresh) as position:
-            self.commit((), position=position)
+        with store.open(committed=self.position, fresh=fresh) as position:
+            self.commit((), positions=[position])
         return store
 
     def write(self, store: Store, outcomes: Sequence[Outcome], lost: Collection[int] = ()) -> frozenset[int]:
         """Write and commit as a worker does, once; returns the lost leases."""
-        with store.write(outcomes, committed=self.committed(store)) as position:
-            return self.commit(outcomes, position=position, lost=lost)
+        with store.write(outcomes, committed=self.position) as position:
+            return self.commit(outcomes, positions=[position], lost=lost)
 
     def close(self) -> None:
         self._db.close()
@@ -89,10 +90,10 @@ def work(target: str, ledger_path: str, first: int, count: int, die: str) -> Non
         ledger.open(store)
         for token in range(first, first + count):
             outcomes = [page(token)]
-            with store.write(outcomes, committed=ledger.committed(store)) as position:
+            with store.write(outcomes, committed=ledger.position) as position:
                 if die == "before":
                     os.kill(os.getpid(), signal.SIGKILL)
-                ledger.commit(outcomes, position=position)
+                ledger.commit(outcomes, positions=[position])
                 if die == "after":
                     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -309,7 +309,7 @@ class Oracle:
     def start(self, host, at):
         self.hosts[host].started_at = max(self.hosts[host].started_at, at)
 
-    def commit(self, outcomes, *, position=None, now):
+    def commit(self, outcomes, *, positions=(), now):
         lost = frozenset(outcome.lease.token for outcome in outcomes) - self.held().keys()
         if not lost:
             pages = [self.held()[outcome.lease.token] for outcome in outcomes]
@@ -319,7 +319,7 @@ class Oracle:
             for page, outcome in zip(pages, outcomes, strict=True):
                 self.add(outcome.links, now=now, parent=page.link.url)
             self.happened(now, items=max(0, self.items() - items))
-            self.positions.update([position] if position else [])
+            self.positions.update(positions)
         return lost
 
     def finish(self, page, outcome: Outcome, now):

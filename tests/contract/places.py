@@ -5,19 +5,24 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import sqlite3
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import closing
 from itertools import count
 from pathlib import Path
 
 import psycopg
+import pyarrow.parquet as pq
 from ledger import TARGETS, Ledger
 from psycopg import sql
 from psycopg.rows import dict_row
 
 from shoal.store import open_store
 from shoal.store.base import Store
+
+_WORKERS = count(1)
 
 
 class Place(ABC):
@@ -31,7 +36,8 @@ class Place(ABC):
 
     def store(self, crawl: str = "shop", target: str | None = None) -> Store:
         """One more store, not opened."""
-        store = open_store(target or self.target, crawl=crawl)
+        worker = f"here:{next(_WORKERS)}:0"
+        store = open_store(target or self.target, crawl=crawl, worker=worker)
         self._stores.append(store)
         return store
 
@@ -107,6 +113,45 @@ def read_file(kind: str, path: Path) -> list[dict[str, object]]:
     if kind == "csv":
         return list(csv.DictReader(io.StringIO(text, newline="")))
     return [json.loads(line) for line in text.split("\n")[:-1]]
+
+
+class PartsPlace(Place):
+    """A folder of parts: on this machine, or below a bucket whose server keeps it as a folder."""
+
+    _numbers = count(1)
+
+    def __init__(self, kind: str, folder: Path, bucket: Path | None = None) -> None:
+        self.form = kind.rpartition(" ")[2]
+        self.path = folder / "items"
+        target = f"{self.form}:{self.path}"
+        if bucket is not None:
+            name = f"place-{next(self._numbers)}/items.{self.form}"
+            self.path = bucket / name
+            target = f"s3://{bucket.name}/{name}"
+        super().__init__(kind, target)
+
+    def parts(self) -> list[Path]:
+        return sorted(self.path.glob(f"date=*/*.{self.form}"))
+
+    def read(self) -> list[dict[str, object]]:
+        rows = [row for part in self.parts() for row in read_part(part)]
+        return sorted(rows, key=lambda row: [str(value) for value in row.values()])
+
+    def exists(self) -> bool:
+        return bool(self.parts())
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path)
+
+    def tidy(self, store: Store, busy: Sequence[str] = ()) -> None:
+        store.tidy(committed=self.ledger.position, busy=lambda: busy)
+
+
+def read_part(path: Path) -> list[dict[str, object]]:
+    """The rows of one part."""
+    if path.suffix == ".parquet":
+        return pq.read_table(path, partitioning=None).to_pylist()
+    return [json.loads(line) for line in path.read_text().split("\n")[:-1]]
 
 
 class PostgresPlace(Place):

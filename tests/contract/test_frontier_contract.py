@@ -159,7 +159,7 @@ def test_a_commit_that_fails_half_way_changes_nothing(frontier):
     before = frontier.stats(now=NOW)
     refused = done(second, links=(Link(C), Link(A + "new", priority=10)))
     with pytest.raises(ConfigError):
-        frontier.commit([done(first), refused], position=("rows.jsonl", 10), now=NOW)
+        frontier.commit([done(first), refused], positions=[("rows.jsonl", 10)], now=NOW)
     assert frontier.stats(now=NOW) == before
     assert (frontier.why(C), frontier.position("rows.jsonl")) == (None, None)
     commit(frontier, done(first), done(second, links=(Link(C),)))
@@ -702,7 +702,7 @@ def test_one_lost_lease_keeps_the_whole_batch_from_being_applied(frontier):
     frontier.release([lost.token], now=NOW)
     outcomes = [done(kept, links=(Link(C),)), done(lost)]
     before = frontier.stats(now=NOW)
-    assert frontier.commit(outcomes, position=("rows.jsonl", 10), now=NOW) == {lost.token}
+    assert frontier.commit(outcomes, positions=[("rows.jsonl", 10)], now=NOW) == {lost.token}
     assert frontier.stats(now=NOW) == before
     assert (frontier.why(C), frontier.position("rows.jsonl")) == (None, None)
     commit(frontier, outcomes[0])
@@ -1173,12 +1173,22 @@ def test_the_committed_length_of_a_store_is_kept(place):
     """For each store; None if nothing was ever recorded, and 0 is not None."""
     one, other = place.open(), place.open()
     assert one.position("rows.jsonl") is None
-    one.commit([], position=("rows.jsonl", 0), now=NOW)
+    one.commit([], positions=[("rows.jsonl", 0)], now=NOW)
     assert other.position("rows.jsonl") == 0
     add(one, A)
     (page,) = lease(one)
-    assert one.commit([done(page)], position=("rows.jsonl", 2**40), now=NOW) == frozenset()
+    assert one.commit([done(page)], positions=[("rows.jsonl", 2**40)], now=NOW) == frozenset()
     assert (other.position("rows.jsonl"), other.position("rows.csv")) == (2**40, None)
+
+
+def test_the_positions_of_several_stores_are_recorded_in_one_step(frontier):
+    """All of them or, if a lease is lost, none."""
+    add(frontier, A)
+    (page,) = lease(frontier)
+    positions = [("rows.jsonl", 7), ("rows.csv", 9)]
+    assert frontier.commit([done(page)], positions=positions, now=NOW) == frozenset()
+    assert frontier.commit([done(page)], positions=[("rows.csv", 11)], now=NOW) == {page.token}
+    assert [frontier.position(store) for store, _ in positions] == [7, 9]
 
 
 def test_a_crawl_is_not_finished_while_a_producer_is_open(frontier):
@@ -1236,7 +1246,7 @@ def test_purge_forgets_the_whole_crawl(place):
     frontier.open_producer("feed", 1000, now=NOW)
     fetch(frontier, A, items=({"n": 1},), pause_s=1000, links=(Link(C),))
     become(frontier, B, "leased")
-    frontier.commit([], position=("rows.jsonl", 10), now=NOW)
+    frontier.commit([], positions=[("rows.jsonl", 10)], now=NOW)
     frontier.pause()
     assert add(other, A, B) == 0
     frontier.purge()
@@ -1267,7 +1277,7 @@ def test_crawls_in_one_place_know_nothing_of_each_other(place):
         fetch(frontier, A, items=({"n": 1},))
         fetch(frontier, B, "dead", reason="HTTP 404")
         become(frontier, C, "leased")
-        frontier.commit([], position=("rows.jsonl", 10), now=NOW)
+        frontier.commit([], positions=[("rows.jsonl", 10)], now=NOW)
     before = other.stats(now=NOW), other.why(A), other.why(C), other.hosts(), other.describe(), other.limits
     one.configure(Limits(max_pages=1, delay_s=100))
     one.describe({})
@@ -1277,7 +1287,7 @@ def test_crawls_in_one_place_know_nothing_of_each_other(place):
     one.redrive(now=NOW)
     one.forget(A)
     one.open_producer("feed", 100, now=NOW)
-    one.commit([], position=("rows.jsonl", 99), now=NOW)
+    one.commit([], positions=[("rows.jsonl", 99)], now=NOW)
     one.purge()
     assert before == (
         other.stats(now=NOW),
@@ -1645,6 +1655,8 @@ def test_a_worker_that_is_heard_of_is_alive_for_that_long(frontier):
     (worker,) = frontier.workers(now=NOW + 30)
     assert (worker.name, worker.alive, worker.leases) == ("ann", True, 0)
     assert (worker.concurrency, worker.since, worker.pages_per_s) == (8, NOW - 5, 2.5)
+    frontier.beat(replace(beat, trouble="the store is full"), 30, now=NOW)
+    assert [worker.trouble for worker in frontier.workers(now=NOW)] == ["the store is full"]
     assert frontier.workers(now=NOW + 31) == []
     add(frontier, A)
     lease(frontier, worker="ann")

@@ -78,7 +78,7 @@ limits = st.builds(
     host_pause_s=st.sampled_from([0.5, 2.5]),
     host_give_up=st.sampled_from([0, 2, 8]),
 )
-positions = st.sampled_from([None, ("rows.jsonl", 100), ("rows.csv", 7), ("rows.csv", 9)])
+POSITIONS = st.lists(st.sampled_from([("rows.jsonl", 100), ("rows.csv", 7), ("rows.csv", 9)]), max_size=2)
 visits = st.sampled_from([None, None, Visit(1.0, 2.0, 1.0), Visit(1.0, 3.0, 3.0, etag='"v"', rows=2)])
 durations = st.sampled_from([0.5, 1.0, 2.5, 10.0, 60.0])
 
@@ -194,9 +194,9 @@ class Machine(RuleBasedStateMachine):
         crawl.granted |= {lease.token: (lease, self.now) for lease in grant.leases}
         return grant.leases
 
-    @rule(where=wheres, data=st.data(), position=positions)
-    def commit(self, where, data, position):
-        self.commit_all(where, self.some_leases(data, self.at(where)[0]), data, position)
+    @rule(where=wheres, data=st.data(), positions=POSITIONS)
+    def commit(self, where, data, positions):
+        self.commit_all(where, self.some_leases(data, self.at(where)[0]), data, positions)
 
     @rule(where=wheres, rounds=st.integers(1, 6), data=st.data())
     def work(self, where, rounds, data):
@@ -205,7 +205,7 @@ class Machine(RuleBasedStateMachine):
             limit = data.draw(st.integers(1, 4))
             leases = self.leased(where, limit, 60.0, "ann")
             self.now += data.draw(st.sampled_from([0.0, 0.5, 2.5]))
-            self.commit_all(where, leases, data, None)
+            self.commit_all(where, leases, data, ())
 
     @rule(where=wheres, rounds=st.integers(2, 12), sign=st.sampled_from(SIGNS), data=st.data())
     def weather(self, where, rounds, sign, data):
@@ -213,7 +213,7 @@ class Machine(RuleBasedStateMachine):
         for _ in range(rounds):
             leases = self.leased(where, 2, 60.0, "ann")
             self.now += data.draw(st.sampled_from([0.0, 0.5, 10.0]))
-            self.commit_all(where, leases, data, None, (sign,))
+            self.commit_all(where, leases, data, (), (sign,))
 
     @rule(where=wheres, limit=st.integers(1, 4), lates=st.lists(st.sampled_from([0.0, 0.5]), max_size=4))
     def die(self, where, limit, lates):
@@ -223,12 +223,12 @@ class Machine(RuleBasedStateMachine):
             self.now += 2.5 + late
         self.leased(where, limit, 60.0, "bob")
 
-    def commit_all(self, where, leases, data, position, signs=SIGNS):
+    def commit_all(self, where, leases, data, positions, signs=SIGNS):
         crawl, frontier, oracle = self.at(where)
         held_s = {lease.token: self.now - crawl.granted[lease.token][1] for lease in leases}
         ends = [data.draw(outcomes(lease, held_s[lease.token], signs)) for lease in leases]
-        lost = frontier.commit(ends, position=position, now=self.now)
-        assert lost == oracle.commit(ends, position=position, now=self.now)
+        lost = frontier.commit(ends, positions=positions, now=self.now)
+        assert lost == oracle.commit(ends, positions=positions, now=self.now)
         if not lost:
             crawl.observer.committed(ends, self.now)
 

@@ -27,7 +27,7 @@ def filled(place):
         Outcome(second, "dead", reason="HTTP 404", error="gone", status=404),
         Outcome(third, "queued", reason="timeout", retry_s=40),
     )
-    frontier.commit([], position=("rows.jsonl", 17), now=NOW)
+    frontier.commit([], positions=[("rows.jsonl", 17)], now=NOW)
     return frontier
 
 

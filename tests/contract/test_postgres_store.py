@@ -48,7 +48,7 @@ def place(postgres: PostgresServer) -> Iterator[PostgresPlace]:
 
 def write(store: Store, *outcomes) -> None:
     """Write what nobody commits."""
-    with store.write(outcomes, committed=lambda: None):
+    with store.write(outcomes, committed=lambda _: None):
         pass
 
 
@@ -129,9 +129,9 @@ def test_a_page_may_be_in_a_batch_twice(place: PostgresPlace):
 def test_nobody_waits_for_a_commit(place: PostgresPlace):
     """While one worker commits, others write, and new ones come."""
     first = place.open()
-    with first.write([page(1)], committed=place.ledger.committed(first)) as position:
+    with first.write([page(1)], committed=place.ledger.position) as position:
         place.ledger.write(place.open(), [page(2)])
-        place.ledger.commit([page(1)], position=position)
+        place.ledger.commit([page(1)], positions=[position])
     assert place.rows() == rows_of(1, 2)
 
 
@@ -140,7 +140,7 @@ def test_an_error_in_the_commit_comes_through(place: PostgresPlace):
     store = place.open()
     with (
         pytest.raises(RuntimeError, match="no frontier"),
-        store.write([page(1)], committed=place.ledger.committed(store)),
+        store.write([page(1)], committed=place.ledger.position),
     ):
         raise RuntimeError("no frontier")
     place.ledger.write(store, [page(1), page(2)])
@@ -524,13 +524,13 @@ def test_a_page_that_does_not_fit_is_a_dead_letter(place: PostgresPlace):
     """The other pages of its batch are stored and committed."""
     place.db.execute(MADE_BY_HAND)
     with open_frontier("sqlite::memory:", crawl="shop") as frontier, closing(place.store()) as store:
-        with store.open(committed=lambda: frontier.position(store.name), fresh=False) as position:
-            frontier.commit((), position=position)
+        with store.open(committed=frontier.position, fresh=False) as position:
+            frontier.commit((), positions=[position])
         frontier.add(Link(f"https://shop{number}.example/") for number in range(3))
         leases = frontier.lease(3, 60, worker="w").leases
         items = [({"sku": "x" * 4 * number},) for number in range(3)]
         pairs = zip(leases, items, strict=True)
-        settle(frontier, store, [Outcome(lease, "done", items=own) for lease, own in pairs])
+        settle(frontier, [store], [Outcome(lease, "done", items=own) for lease, own in pairs])
         (dead,) = frontier.dead()
     assert (dead.url, dead.reason) == (leases[2].link.url, NOT_STORABLE)
     assert 'column "sku"' in dead.error

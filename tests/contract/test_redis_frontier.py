@@ -108,17 +108,17 @@ def test_rows_are_not_committed_if_redis_went_back_while_they_were_written(front
     """They are not where the file is cut off now; the next time they are."""
     frontier.add([Link(A)])
     (page,) = frontier.lease(1, 60, worker="ann").leases
-    frontier.commit([], position=("rows.jsonl", 80))
+    frontier.commit([], positions=[("rows.jsonl", 80)])
     before = Moment(client)
-    frontier.commit([], position=("rows.jsonl", 100))
+    frontier.commit([], positions=[("rows.jsonl", 100)])
     assert frontier.position("rows.jsonl") == 100
     before.come_back()
     with pytest.raises(FrontierUnavailable):
-        frontier.commit([done(page)], position=("rows.jsonl", 130))
+        frontier.commit([done(page)], positions=[("rows.jsonl", 130)])
     with pytest.raises(FrontierUnavailable, match="went back to an earlier moment"):
-        frontier.commit([done(page)], position=("rows.jsonl", 130))
+        frontier.commit([done(page)], positions=[("rows.jsonl", 130)])
     assert (frontier.position("rows.jsonl"), frontier.stats().done) == (80, 0)
-    assert frontier.commit([done(page)], position=("rows.jsonl", 110)) == frozenset()
+    assert frontier.commit([done(page)], positions=[("rows.jsonl", 110)]) == frozenset()
     assert (frontier.position("rows.jsonl"), frontier.stats().done) == (110, 1)
 
 
@@ -204,7 +204,7 @@ def test_scripts_are_sent_again_when_redis_has_forgotten_them(frontier, client):
 def test_all_keys_of_a_crawl_share_one_hash_slot(frontier, client):
     """So that a script may touch them all on a cluster, whatever the hosts are called."""
     frontier.configure(Limits(max_losses=1))
-    frontier.commit([], position=("rows.jsonl", 1))
+    frontier.commit([], positions=[("rows.jsonl", 1)])
     add(frontier, A, B, C, "http://[::1]/", "http://d.test/{x}")
     first, second, third, *_ = lease(frontier, seconds=1)
     commit(frontier, done(first), Outcome(second, "dead"), Outcome(third, "queued", retry_s=9))
@@ -524,6 +524,17 @@ def test_a_dead_worker_is_not_woken_instead_of_a_living_one(server, frontier):
         thread, woken = waiting(frontier, "ann")
         other.add([Link(A)])
         thread.join()
+    assert woken[0] < 5
+
+
+def test_a_slice_waits_under_its_own_name(server, frontier):
+    """Even if the one before it, in the same process, had another name and waited in vain."""
+    frontier.lease(1, 60, worker="ann")
+    frontier.wait(0.01)
+    thread, woken = waiting(frontier, "bob")
+    with open_frontier(server.url, crawl="books") as other:
+        other.add([Link(A)])
+    thread.join()
     assert woken[0] < 5
 
 

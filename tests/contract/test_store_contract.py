@@ -22,9 +22,9 @@ import ledger as ledger_module
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger import TARGETS, Ledger, outcome, page
+from ledger import PARTS, TARGETS, Ledger, outcome, page
 from msgspec.structs import replace
-from places import FilePlace, Place, PostgresPlace, read_file, rows_of
+from places import FilePlace, PartsPlace, Place, PostgresPlace, read_file, rows_of
 
 from shoal.errors import ConfigError, StoreError, StoreUnavailable
 from shoal.model import SEEN_FIELDS, Outcome, State, Visit
@@ -33,11 +33,16 @@ from shoal.store.base import Store
 from shoal.store.csv import CsvStore
 
 
-@pytest.fixture(params=[*TARGETS, "postgresql"])
+@pytest.fixture(params=[*TARGETS, "postgresql", *PARTS])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """An empty place for each kind of store."""
     if request.param == "postgresql":
         made: Place = PostgresPlace(request.getfixturevalue("postgres").url)
+    elif request.param.startswith("s3"):
+        server = request.getfixturevalue("s3")
+        made = PartsPlace(request.param, tmp_path, server.data / server.BUCKET)
+    elif request.param in PARTS:
+        made = PartsPlace(request.param, tmp_path)
     else:
         made = FilePlace(request.param, tmp_path)
     with closing(made) as place:
@@ -50,7 +55,7 @@ def place_of(kind: str) -> pytest.MarkDecorator:
 
 
 only_cutting = pytest.mark.parametrize("place", TARGETS, indirect=True)
-"""Rows that nobody has committed are cut off. For those that are replaced see test_postgres_store.py."""
+"""Rows that nobody has committed are cut off; for others see test_postgres_store.py, test_part_stores.py."""
 
 only_files = pytest.mark.parametrize("place", ["jsonl", "csv"], indirect=True)
 
@@ -71,7 +76,7 @@ def test_committed_rows_stay(place: Place):
 def test_rows_are_written_before_the_commit(place: Place):
     """Inside the context others can read the rows already, so that no commit can come before them."""
     store = place.open()
-    with store.write([page(1)], committed=place.ledger.committed(store)):
+    with store.write([page(1)], committed=place.ledger.position):
         assert place.rows() == rows_of(1)
 
 
@@ -80,7 +85,7 @@ def test_rows_that_are_not_committed_go(place: Place):
     """A context that ends without a commit leaves no trace."""
     store = place.open()
     place.ledger.write(store, [page(1)])
-    with store.write([page(2)], committed=place.ledger.committed(store)):
+    with store.write([page(2)], committed=place.ledger.position):
         pass
     assert place.rows() == rows_of(1)
 
@@ -91,7 +96,7 @@ def test_an_error_in_the_commit_leaves_no_trace(place: Place):
     store = place.open()
     with (
         pytest.raises(RuntimeError, match="no frontier"),
-        store.write([page(1)], committed=place.ledger.committed(store)),
+        store.write([page(1)], committed=place.ledger.position),
     ):
         raise RuntimeError("no frontier")
     place.ledger.write(store, [page(2)])
@@ -104,8 +109,8 @@ def test_an_error_after_the_commit_keeps_the_rows(place: Place):
     outcomes = [page(1)]
 
     def commit_and_fail() -> None:
-        with store.write(outcomes, committed=place.ledger.committed(store)) as position:
-            place.ledger.commit(outcomes, position=position)
+        with store.write(outcomes, committed=place.ledger.position) as position:
+            place.ledger.commit(outcomes, positions=[position])
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -159,11 +164,11 @@ def test_a_write_waits_for_the_commit_of_another(place: Place):
     first, second = place.open(), place.open()
     other = threading.Thread(target=place.ledger.write, args=(second, [page(2)]))
     outcomes = [page(1)]
-    with first.write(outcomes, committed=place.ledger.committed(first)) as position:
+    with first.write(outcomes, committed=place.ledger.position) as position:
         other.start()
         other.join(0.05)
         assert other.is_alive()
-        place.ledger.commit(outcomes, position=position)
+        place.ledger.commit(outcomes, positions=[position])
     other.join()
     assert place.rows() == rows_of(1, 2)
 
@@ -174,11 +179,11 @@ def test_opening_waits_for_the_commit_of_another(place: Place):
     first = place.open()
     other = threading.Thread(target=place.open)
     outcomes = [page(1)]
-    with first.write(outcomes, committed=place.ledger.committed(first)) as position:
+    with first.write(outcomes, committed=place.ledger.position) as position:
         other.start()
         other.join(0.05)
         assert other.is_alive()
-        place.ledger.commit(outcomes, position=position)
+        place.ledger.commit(outcomes, positions=[position])
     other.join()
     assert place.rows() == rows_of(1)
 
@@ -260,9 +265,9 @@ def play(place: FilePlace, store: Store, token: int, rows: int, fate: str, torn:
     committed = fate in ("commit", "crash after")
     disk: dict[Path, bytes] = {}
     try:
-        with store.write(outcomes, committed=place.ledger.committed(store)) as position:
+        with store.write(outcomes, committed=place.ledger.position) as position:
             if committed:
-                place.ledger.commit(outcomes, position=position)
+                place.ledger.commit(outcomes, positions=[position])
             disk = place.disk()
             if fate == "fail":
                 raise RuntimeError
@@ -283,7 +288,7 @@ def play(place: FilePlace, store: Store, token: int, rows: int, fate: str, torn:
 def test_a_new_store_starts_at_zero(place: Place):
     """Nothing recorded and nothing there: the store is made, and the position is 0."""
     store = place.store()
-    with store.open(committed=lambda: None, fresh=False) as position:
+    with store.open(committed=lambda _: None, fresh=False) as position:
         assert position == (store.name, 0)
     assert place.path.exists()
 
@@ -293,7 +298,9 @@ def test_rows_of_somebody_else_are_refused(place: Place):
     place.ledger.write(place.open(), [page(1)])
     place.close_stores()
     place.ledger.purge()
-    with pytest.raises(StoreError, match=r"(items\.\w+|postgresql://\S+) .*another (file|table).*--fresh"):
+    with pytest.raises(
+        StoreError, match=r"(items\S*|postgresql://\S+) .*another (file|table|place).*--fresh"
+    ):
         place.open()
     assert place.rows() == rows_of(1)
 
@@ -343,6 +350,7 @@ def test_an_older_copy_is_an_error(place: Place):
     assert place.rows() == rows_of(1)
 
 
+@pytest.mark.parametrize("place", [*TARGETS, "postgresql", "parquet"], indirect=True)
 def test_a_store_deleted_meanwhile_is_an_error(place: Place):
     """Rows never go into a file that has no name any more."""
     store = place.open()
@@ -462,6 +470,9 @@ def test_text_of_any_kind_is_stored(place: Place):
         ("out/a.b.csv", "CsvStore"),
         ("sqlite:a.db", "SqliteStore"),
         ("sqlite:a.csv", "SqliteStore"),
+        ("parquet:rows", "ParquetStore"),
+        ("s3://bucket/rows.parquet", "ParquetStore"),
+        ("gs://bucket/shop/rows.jsonl", "JsonlParts"),
         ("postgresql://shop.example/a.csv", "PostgresStore"),
         ("postgres://user:a%2Fb@shop.example:5433/db?table=rows&sslmode=require", "PostgresStore"),
     ],
@@ -472,13 +483,28 @@ def test_the_target_names_the_store(target: str, kind: str):
     assert not Path(target.removeprefix("sqlite:")).exists()
 
 
-@pytest.mark.parametrize("target", ["a", "a.json", "a.db", "-", "", "sqlite:", "sqlite:///a.db", ".csv"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "a",
+        "a.json",
+        "a.db",
+        "-",
+        "",
+        "sqlite:",
+        "sqlite:///a.db",
+        ".csv",
+        "parquet:",
+        "s3://b/a.csv",
+        "s4://b/a.jsonl",
+    ],
+)
 def test_unknown_targets_are_refused(target: str):
     """Anything else is a ConfigError that names the target and the possible ones."""
     with pytest.raises(ConfigError) as caught:
         open_store(target, crawl="shop")
     assert f"'{target}'" in str(caught.value)
-    assert "FILE.jsonl, FILE.ndjson, FILE.csv, sqlite:FILE or postgresql://..." in str(caught.value)
+    assert "name it FILE.jsonl, FILE.ndjson, FILE.csv, sqlite:FILE, parquet:DIR," in str(caught.value)
 
 
 def test_stores_are_imported_when_they_are_needed():
@@ -514,7 +540,7 @@ def test_rows_are_synced_before_the_commit(place: Place, monkeypatch: pytest.Mon
     monkeypatch.setattr("shoal.store.file._sync", lambda fd: synced.append(place.path.read_bytes()))
     with closing(open_store(place.target, crawl="shop", sync=sync)) as store:
         place.ledger.open(store)
-        with store.write([page(1)], committed=place.ledger.committed(store)):
+        with store.write([page(1)], committed=place.ledger.position):
             assert synced == ([place.path.read_bytes()] if sync else [])
         place.ledger.write(store, [outcome(2)])
     assert len(synced) == sync

@@ -76,7 +76,7 @@ def _work(crawl: shoal_.Crawl, frontier: Frontier, store: Store | None, urls: Se
     frontier.add(map(Link, urls))
 
     async def run() -> _Watched:
-        worker = _Watched(crawl, frontier, store, name="worker")
+        worker = _Watched(crawl, frontier, () if store is None else [store], name="worker")
         await worker.run()
         return worker
 
@@ -89,8 +89,8 @@ def test_a_slow_store_slows_leasing_down(tmp_path: Path) -> None:
         crawl = _crawl(server, concurrency=8)
         crawl.page()(shoal_.crawl.summarize)
         inner = open_store(f"{tmp_path}/rows.jsonl", crawl="books")
-        with inner.open(committed=lambda: None, fresh=False) as position:
-            frontier.commit((), position=position)
+        with inner.open(committed=lambda _: None, fresh=False) as position:
+            frontier.commit((), positions=[position])
         with open_frontier(f"sqlite:{tmp_path}/s.shoal", crawl="books") as looking:
             store = _SlowStore(inner, looking, 0.005)
             worker = _work(crawl, frontier, store, [server.url(f"/{n}") for n in range(200)])

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from tests.e2e.redis_shop import SCRAPER, until
 from tests.e2e.shell import Shell
-from tests.e2e.test_metrics import Working, scrape
+from tests.e2e.test_metrics_served import Working, scrape
 from tests.services import free_port
 from tests.site import Site
 

@@ -41,12 +41,15 @@ def site() -> Iterator[Site]:
 
 
 @pytest.fixture
-def new_crawling(tmp_path: Path) -> Iterator[Callable[..., Crawling]]:
+def new_crawling(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[..., Crawling]]:
     """Makes crawls, each with a folder of its own unless one is given; in the end none is left running."""
     with ExitStack() as ended:
 
         def new(site: Site, kind: str, *options: object, **more: object) -> Crawling:
             folder = tmp_path / f"crawl-{len(list(tmp_path.glob('crawl-*')))}"
+            if kind == "s3":
+                server = request.getfixturevalue("s3")
+                more["bucket"] = server.data / server.BUCKET
             crawling = Crawling(site, kind, *options, **{"folder": folder, **more})
             ended.callback(crawling.end)
             return crawling

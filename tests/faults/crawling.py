@@ -15,11 +15,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
+import duckdb
 import psutil
 from click.testing import CliRunner
+from fastwarc import ArchiveIterator, WarcRecordType
 from tests.contract.invariants import assert_nothing_lost
 from tests.site import Site
+from warcio.checker import Checker
 
 from shoal.cli import shoal
 from shoal.frontier.sqlite import SqliteFrontier, crawl_names
@@ -29,6 +33,15 @@ SHOAL = Path(sys.executable).with_name("shoal")
 HERE = Path(__file__).parent
 KINDS = {"state": None, "jsonl": "rows.jsonl", "csv": "rows.csv", "sqlite": "sqlite:rows.db"}
 """Where the rows go."""
+
+PART_KINDS = {
+    "parquet": "parquet:rows",
+    "s3": "s3://rows/{folder}/rows.jsonl",
+    "warc": None,
+    "two": "parquet:rows",
+}
+"""The same, with many parts. With "warc" they stay in the state file, and the pages are archived; "two" has
+a second output, which is a file."""
 
 SELECTS = ("id=article::attr(data-id)", "title=h1", "price=[itemprop=price]::attr(content)")
 POLL_S = 0.005
@@ -123,7 +136,7 @@ class Crawling:
 
     kind: where its rows go, one of KINDS.
     fault: a statement in the handler of a scraper, which is run instead of --select.
-    state and rows: other folders for these files.
+    state and rows: other folders for these files. bucket: where the object store keeps it.
     """
 
     def __init__(
@@ -135,11 +148,17 @@ class Crawling:
         fault: str = "",
         state: Path | None = None,
         rows: Path | None = None,
+        bucket: Path | None = None,
     ) -> None:
         self.site, self.kind, self.folder = site, kind, folder
         self.state = (state or folder) / "state.shoal"
-        scheme, colon, name = (KINDS[kind] or "").rpartition(":")
+        scheme, colon, name = ((KINDS | PART_KINDS)[kind] or "").rpartition(":")
         self.output = (rows or folder) / name
+        target = f"{scheme}{colon}{self.output}"
+        if kind == "s3":
+            target = f"{scheme}:{name.format(folder=f'{folder.parent.name}-{folder.name}')}"
+            self.output = (bucket or folder).parent / target.removeprefix("s3://")
+        self.archive = (rows or folder) / "archive"
         self._command: list[object] = ["crawl", site.url, *(f"--select={field}" for field in SELECTS)]
         self._runs: list[Running] = []
         folder.mkdir()
@@ -147,7 +166,11 @@ class Crawling:
             (folder / "scraper.py").write_text(SCRAPER.format(url=site.url, fault=fault))
             self._command = ["run", "scraper.py"]
         if name:
-            self._command += ["-o", f"{scheme}{colon}{self.output}"]
+            self._command += ["-o", target]
+        if kind == "two":
+            self._command += ["-o", (rows or folder) / "rows.csv"]
+        if kind == "warc":
+            self._command += ["--archive", self.archive]
         self._command += ["--scope", "any", "--state", self.state, *options]
 
     # --- running it -----------------------------------------------------------------------
@@ -228,11 +251,18 @@ class Crawling:
         assert status["finished"]
         self.assert_rows(self.site.urls)
         self.assert_sound()
+        if self.kind == "two":
+            assert self._by_url(self._rows(self.output.with_name("rows.csv"), None)) == self._by_url(
+                self._rows(self.output, None)
+            )
+        if self.kind == "warc":
+            assert_archived(self.archive, self.site.urls)
 
     def assert_rows(self, urls: Iterable[str]) -> None:
         """There is one row for each of these pages, with what the page shows, and no other."""
         truth = self.site.rows()
-        rows = self._exported() if self.kind == "state" else self._rows(self.output, None)
+        kept = self.kind in {"state", "warc"}
+        rows = self._exported() if kept else self._rows(self.output, None)
         assert Counter(row["url"] for row in rows) == Counter(urls)
         assert [row for row in rows if row != {"url": row["url"], **truth[str(row["url"])]}] == []
 
@@ -254,11 +284,17 @@ class Crawling:
                 assert frontier.stats().items == done.total()
 
     def _committed(self, frontier: SqliteFrontier, copies: Path) -> Iterable[Row]:
-        if self.kind == "state":
+        if self.kind in {"state", "warc"}:
             return frontier.items()
+        if self.kind in PART_KINDS:
+            return committed_rows(frontier, self.output)
         store = f"{'sqlite:' if self.kind == 'sqlite' else ''}{absolute(self.output)}"
         position = frontier.position(store)
         return self._rows(_copied(self.output, copies), position) if position else []
+
+    @staticmethod
+    def _by_url(rows: list[Row]) -> list[Row]:
+        return sorted(rows, key=lambda row: str(row["url"]))
 
     def _exported(self) -> list[Row]:
         return [json.loads(line) for line in self._printed("export", "--format", "jsonl").splitlines()]
@@ -269,11 +305,56 @@ class Crawling:
             where = "" if position is None else f"WHERE _position <= {position}"
             rows = _query(path, f"SELECT url, id, title, price FROM items {where} ORDER BY _position")
             return [dict(zip(("url", "id", "title", "price"), row, strict=True)) for row in rows]
+        if path.is_dir():
+            return [row for part in sorted(path.glob("date=*/*")) for row in read_part(part)]
         text = path.read_bytes()[:position].decode()
         assert text.endswith("\n")
-        if self.kind == "csv":
+        if path.suffix == ".csv":
             return list(csv.DictReader(text.splitlines()))
         return [json.loads(line) for line in text.splitlines()]
+
+
+def read_part(path: Path) -> list[Row]:
+    """The rows of one part, as DuckDB reads them."""
+    with duckdb.connect() as db:
+        found = db.execute(f"SELECT * EXCLUDE (date) FROM '{path}'")
+        names = [column[0] for column in found.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+def committed_rows(frontier: SqliteFrontier, folder: Path) -> list[Row]:
+    """What is committed of the parts in a folder, though dead workers may have left more."""
+    rows: list[Row] = []
+    place = absolute(folder) if folder.suffix != ".jsonl" else f"s3:/{str(folder).partition('/data')[2]}"
+    suffix = "jsonl" if folder.suffix == ".jsonl" else "parquet"
+    ends: Counter[str] = Counter()
+    for path in sorted(folder.glob("date=*/part-*"), key=_order):
+        _, writer, start, end, _ = path.name.split("-")
+        position = frontier.position(f"{place} ({suffix})#{writer}") or 0
+        if int(start) == ends[writer] < position:  # else within a larger one, or not committed
+            ends[writer] = min(int(end), position)
+            rows += read_part(path)[: ends[writer] - int(start)]
+    return rows
+
+
+def _order(path: Path) -> tuple[str, int, int]:
+    _, writer, start, end, _ = path.name.split("-")
+    return writer, int(start), -int(end)
+
+
+def assert_archived(folder: Path, urls: Iterable[str]) -> None:
+    """Each of these pages is in the archive once, with its request, as warcio and FastWARC read it."""
+    files = sorted(folder.glob("date=*/*.warc.gz"))
+    assert files
+    assert Checker(SimpleNamespace(inputs=[str(file) for file in files], verbose=False)).process_all() == 0
+    found: Counter[tuple[str, str]] = Counter()
+    for file in files:
+        with file.open("rb") as stream:
+            for record in ArchiveIterator(stream):
+                if record.record_type != WarcRecordType.warcinfo:
+                    kind = "request" if record.record_type == WarcRecordType.request else "response"
+                    found[kind, record.headers["WARC-Target-URI"]] += 1
+    assert found == Counter((kind, url) for url in urls for kind in ("request", "response"))
 
 
 def _copied(path: Path, folder: Path) -> Path:

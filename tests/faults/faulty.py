@@ -10,17 +10,21 @@ import functools
 import os
 import signal
 import sqlite3
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from shoal import handle, worker
 from shoal.cli import main
 from shoal.fetch import Fetcher
 from shoal.frontier.sqlite import SqliteFrontier
-from shoal.store import file
+from shoal.store import file, parts
 from shoal.store.file import FileStore
+from shoal.store.folder import LocalFolder
+from shoal.store.objects import Bucket
 from shoal.store.sqlite import SqliteStore
 
 Die = Callable[[], None]
@@ -140,6 +144,21 @@ def half_a_write(die: Die) -> None:
     os.pwrite = wrapped
 
 
+def half_a_part(die: Die) -> None:
+    """Half of a part is written, beside its place."""
+    sync = os.fsync
+
+    def wrapped(file: int) -> None:
+        if stat.S_ISREG(os.fstat(file).st_mode):
+            content = Path(f"/proc/self/fd/{file}").read_bytes()
+            os.ftruncate(file, len(content) // 2)
+            die()
+            os.pwrite(file, content, 0)
+        sync(file)
+
+    os.fsync = wrapped
+
+
 # --- the steps ----------------------------------------------------------------------------
 
 STEPS: dict[str, Callable[[Any, Die], None]] = {
@@ -166,6 +185,15 @@ STEPS: dict[str, Callable[[Any, Die], None]] = {
     "after the commit": lambda _, die: after(SqliteFrontier, "commit", die),
     "before the rows are let go": lambda store, die: inside(store, "write", die, first=False),
     "after the rows are let go": lambda store, die: after_context(store, "write", die),
+    "a part half written": lambda _, die: half_a_part(die),
+    "before a part is put": lambda _, die: before(LocalFolder, "put", die),
+    "after a part is put": lambda _, die: after(LocalFolder, "put", die),
+    "before an object is put": lambda _, die: before(Bucket, "put", die),
+    "after an object is put": lambda _, die: after(Bucket, "put", die),
+    "before a part is removed": lambda _, die: before(parts.PartStore, "_remove_doomed", die),
+    "before parts are put together": lambda _, die: before(parts.PartStore, "_join_to", die),
+    "after parts are put together": lambda _, die: after(parts.PartStore, "_join_to", die),
+    "before tidying": lambda _, die: before(parts.PartStore, "tidy", die),
     "before the end": lambda _, die: before(SqliteFrontier, "release", die),
     "after the end": lambda _, die: after(SqliteFrontier, "release", die),
 }
@@ -174,5 +202,7 @@ STEPS: dict[str, Callable[[Any, Die], None]] = {
 
 if __name__ == "__main__":
     step, kind, nth, *arguments = sys.argv[1:]
-    STEPS[step](SqliteStore if kind == "sqlite" else FileStore, countdown(int(nth)))
+    parts.FAN = 3  # so that parts are put together in a short crawl
+    store = {"sqlite": SqliteStore, "jsonl": FileStore, "csv": FileStore}.get(kind, parts.PartStore)
+    STEPS[step](store, countdown(int(nth)))
     main(arguments)

@@ -15,8 +15,8 @@ from msgspec import Struct
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from tests.contract.invariants import assert_nothing_lost
-from tests.faults.crawling import HERE, POLL_S, SCRAPER, SHOAL, Running
-from tests.services import PostgresServer, RedisServer
+from tests.faults.crawling import HERE, POLL_S, SCRAPER, SHOAL, Running, read_part
+from tests.services import PostgresServer, RedisServer, S3Server
 from tests.site import Site
 
 from shoal.frontier import open_frontier
@@ -24,7 +24,7 @@ from shoal.frontier import open_frontier
 NAME = "site"
 """Of the crawl."""
 
-KINDS = ("jsonl", "postgresql")
+KINDS = ("jsonl", "postgresql", "s3")
 """Where the rows may go."""
 
 END_S = 100.0
@@ -46,17 +46,22 @@ class Crew:
         folder: Path,
         frontier: str,
         postgres: PostgresServer | None = None,
+        s3: S3Server | None = None,
     ) -> None:
         self.site, self.server, self.kind, self.folder = site, server, kind, folder
         self.client: Any = redis.Redis(port=server.port, retry=Retry(NoBackoff(), 0))
         self._postgres = postgres
         self._table = folder.name
+        self._objects: Path | None = None
         self._runs: list[Running] = []
         folder.mkdir()
         (folder / "scraper.py").write_text(
             SCRAPER.format(url=site.url, fault="").replace('"crawl"', f'"{NAME}"')
         )
         output = f"{postgres.url}?table={self._table}" if postgres else folder / "rows.jsonl"
+        if s3 is not None:
+            output = f"s3://{s3.BUCKET}/{folder.parent.name}/{folder.name}/rows.parquet"
+            self._objects = s3.data / output.removeprefix("s3://")
         place = ["--frontier", frontier, "-o", output, "--drain"]
         self._command = ["worker", "scraper.py", *place, "--scope", "any", *options]
 
@@ -138,6 +143,8 @@ class Crew:
         assert [row for row in rows if row != {"url": row["url"], **truth[str(row["url"])]}] == []
 
     def rows(self) -> list[Mapping[str, object]]:
+        if self._objects is not None:
+            return [row for part in sorted(self._objects.glob("date=*/*")) for row in read_part(part)]
         if self._postgres is None:
             return [json.loads(line) for line in (self.folder / "rows.jsonl").read_text().splitlines()]
         with self._postgres.connect() as db:

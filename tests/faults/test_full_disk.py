@@ -66,7 +66,7 @@ def crawling(new_crawling: Callable[..., Crawling], site: Site, kind: str, disk:
     return new_crawling(site, kind, "--concurrency", 8, state=disk, rows=disk)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "parquet", "warc", "two"])
 def test_a_full_disk_pauses_the_crawl(crawling, disk):
     """It says so, but not all the time, and goes on by itself when there is room."""
     run, filler = paused_by(disk, crawling)
@@ -77,7 +77,7 @@ def test_a_full_disk_pauses_the_crawl(crawling, disk):
     crawling.assert_finished()
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "csv", "sqlite"])
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "sqlite", "parquet", "warc", "two"])
 def test_a_full_disk_of_the_rows_alone_pauses_the_crawl(new_crawling, site, kind, disk):
     """The same, if there is room for the state file."""
     crawling = new_crawling(site, kind, "--concurrency", 8, rows=disk)

@@ -6,21 +6,33 @@ import signal
 from random import Random
 
 import pytest
-from tests.faults.crawling import KINDS
+from tests.faults.crawling import KINDS, PART_KINDS
 from tests.faults.faulty import STEPS
 
 pytestmark = pytest.mark.faults
 
+ALL_STORES = {"jsonl", "csv", "sqlite", *PART_KINDS}
 OF_STORES = {
-    "store opened": {"jsonl", "csv", "sqlite"},
-    "start recorded": {"jsonl", "csv", "sqlite"},
-    "before the write": {"jsonl", "csv", "sqlite"},
+    "store opened": ALL_STORES,
+    "start recorded": ALL_STORES,
+    "before the write": ALL_STORES,
     "in the middle of the write": {"jsonl", "csv"},
     "before the rows are on disk": {"jsonl", "csv"},
     "between the rows": {"sqlite"},
-    "after the write": {"jsonl", "csv", "sqlite"},
-    "before the rows are let go": {"jsonl", "csv", "sqlite"},
-    "after the rows are let go": {"jsonl", "csv", "sqlite"},
+    "after the write": ALL_STORES,
+    "before the commit": {"state", "jsonl", "csv", *PART_KINDS},
+    "after the commit": {"state", "jsonl", "csv", *PART_KINDS},
+    "before the rows are let go": ALL_STORES,
+    "after the rows are let go": ALL_STORES,
+    "a part half written": {"parquet", "warc", "two"},
+    "before a part is put": {"parquet", "warc", "two"},
+    "after a part is put": {"parquet", "warc", "two"},
+    "before an object is put": {"s3"},
+    "after an object is put": {"s3"},
+    "before a part is removed": set(PART_KINDS),
+    "before parts are put together": set(PART_KINDS),
+    "after parts are put together": set(PART_KINDS),
+    "before tidying": set(PART_KINDS),
 }
 """Steps that not all kinds of rows take."""
 
@@ -33,13 +45,19 @@ PASSES = {
     "in a lease": 80,
     "in the commit": 80,
     "between the rows": 40,
+    "before parts are put together": 2,
+    "after parts are put together": 2,
+    "before tidying": 2,
     "before the end": 1,
     "after the end": 1,
 }
 """How often a run passes a step at least; the others 8 times."""
 
 CASES = [
-    (kind, step) for step in STEPS for kind in KINDS if kind in OF_STORES.get(step, {"state", "jsonl", "csv"})
+    (kind, step)
+    for step in STEPS
+    for kind in KINDS | PART_KINDS
+    if kind in OF_STORES.get(step, {"state", "jsonl", "csv"})
 ]
 
 

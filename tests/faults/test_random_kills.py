@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
+from tests.faults.crawling import PART_KINDS
 from tests.site import Site
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
@@ -21,7 +22,7 @@ def site() -> Iterator[Site]:
         yield served
 
 
-@pytest.mark.parametrize("kind", ["state", "jsonl", "csv"])
+@pytest.mark.parametrize("kind", ["state", "jsonl", "csv", *PART_KINDS])
 @pytest.mark.parametrize("processes", [1, 2])
 def test_kills_lose_and_double_nothing(new_crawling, site, rng: Random, rounds, kind, processes):
     """Killed 20 times, now whole, now only its main process: each page is there once, and right."""

@@ -64,7 +64,8 @@ def new_crew(tmp_path: Path, server: RedisServer, request: pytest.FixtureRequest
         def new(site: Site, kind: str = "jsonl", *options: object, frontier: str = "") -> Crew:
             postgres = request.getfixturevalue("postgres") if kind == "postgresql" else None
             place = {"folder": tmp_path / f"crew_{next(NUMBERS)}", "frontier": frontier or server.url}
-            crew = Crew(site, server, kind, *options, **place, postgres=postgres)
+            s3 = request.getfixturevalue("s3") if kind == "s3" else None
+            crew = Crew(site, server, kind, *options, **place, postgres=postgres, s3=s3)
             ended.callback(crew.end)
             return crew
 

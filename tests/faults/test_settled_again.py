@@ -27,13 +27,13 @@ def test_settling_again_keeps_the_rows(tmp_path, monkeypatch, kind):
     monkeypatch.chdir(tmp_path)
     with open_frontier("sqlite:state.shoal", crawl="again", keep_items=False) as frontier:
         store = open_store(TARGETS[kind], crawl="again")
-        with store.open(committed=lambda: frontier.position(store.name), fresh=False) as position:
-            frontier.commit((), position=position)
+        with store.open(committed=frontier.position, fresh=False) as position:
+            frontier.commit((), positions=[position])
         frontier.add(map(Link, URLS))
         leases = frontier.lease(3, 60.0, worker="w").leases
         outcomes = [Outcome(lease, "done", items=({"url": lease.link.url},)) for lease in leases]
         for part in (outcomes[:1], outcomes, outcomes):
-            settle(frontier, store, part)
+            settle(frontier, [store], part)
         store.close()
         assert frontier.stats().done == 3
         assert read(kind) == URLS

@@ -34,7 +34,7 @@ def crawled(
     with open_frontier(f"sqlite:{folder / 'state.shoal'}", crawl="hostile") as frontier:
         frontier.configure(crawl.limits())
         frontier.add(crawl.seeds())
-        uvloop.run(_work(Worker(crawl, frontier, None, name="tester"), within_s))
+        uvloop.run(_work(Worker(crawl, frontier, (), name="tester"), within_s))
         yield frontier
     for _ in range(500):  # servers of this process close in their own time
         if _belongings() <= before:

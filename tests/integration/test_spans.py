@@ -53,9 +53,9 @@ def crawl(site: Site, folder: Path, meter: SpanMeter) -> None:
         frontier.configure(made.limits())
         frontier.add(made.seeds())
         store = open_store(str(folder / "rows.jsonl"), crawl="shop")
-        with store.open(committed=lambda: None, fresh=True) as position:
-            frontier.commit((), position=position)
-        worker = Worker(made, frontier, store, name="w", load=load_of(made, meter))
+        with store.open(committed=lambda _: None, fresh=True) as position:
+            frontier.commit((), positions=[position])
+        worker = Worker(made, frontier, [store], name="w", load=load_of(made, meter))
         asyncio.run(worker.run())
         store.close()
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 
 import shoal
+import shoal.function
 
 crawl = shoal.Crawl("books", seeds=["https://books.example/"], concurrency=8, delay_s=0.5)
 
@@ -54,3 +55,9 @@ def listing(page: shoal.Page) -> list[shoal.Link]:
     """A plain function."""
     texts: list[str] = page.css("a::text").getall()
     return page.links() if texts else []
+
+
+on_aws: Callable[[object, shoal.function.Context], dict[str, object]] = shoal.function.handler(
+    crawl, frontier="redis://127.0.0.1", store="rows.jsonl"
+)
+to_start: int = shoal.function.fan_out(crawl, frontier="redis://127.0.0.1", most=20)

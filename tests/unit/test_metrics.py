@@ -33,7 +33,7 @@ def work(frontier: Frontier, meter: Meter, *states: str) -> list[Outcome]:
     """Let pages end so."""
     leases = frontier.lease(len(states), 60, worker="w").leases
     outcomes = [_outcome(lease, state) for lease, state in zip(leases, states, strict=True)]
-    settle(frontier, None, outcomes, meter)
+    settle(frontier, (), outcomes, meter)
     return outcomes
 
 
@@ -124,7 +124,7 @@ def test_a_worker_tells_what_was_committed(frontier: Frontier) -> None:
     """By outcome and reason, as committed; and nothing twice for what was lost."""
     meter = Meter()
     outcomes = work(frontier, meter, "done", "done", "queued")
-    settle(frontier, None, outcomes, meter)  # somebody else has them now
+    settle(frontier, (), outcomes, meter)  # somebody else has them now
     told = samples(render(worker_families("shop", [meter])))
     assert told['shoal_pages_total{crawl="shop",outcome="done",reason=""}'] == 2
     assert told['shoal_pages_total{crawl="shop",outcome="retried",reason="HTTP 503"}'] == 1

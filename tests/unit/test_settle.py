@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from shoal.errors import StoreError
+from shoal.errors import StoreError, StoreUnavailable
 from shoal.frontier import Frontier, open_frontier
 from shoal.model import Item, Lease, Link, Outcome, Visit
 from shoal.settle import NOT_STORABLE, settle
 from shoal.store import open_store
 from shoal.store.base import Store
+from shoal.store.folder import LocalFolder
 
 URLS = [f"http://{number}.example/" for number in range(4)]  # a new host gives one page at a time
 
@@ -29,8 +30,8 @@ def frontier(tmp_path: Path) -> Iterator[Frontier]:
 
 def _opened(frontier: Frontier, target: Path, fields: Sequence[str] = ()) -> Store:
     store = open_store(str(target), crawl="books", fields=fields)
-    with store.open(committed=lambda: frontier.position(store.name), fresh=False) as position:
-        frontier.commit((), position=position)
+    with store.open(committed=frontier.position, fresh=False) as position:
+        frontier.commit((), positions=[position])
     return store
 
 
@@ -47,7 +48,7 @@ def _done(lease: Lease, *items: Item) -> Outcome:
 def test_rows_and_outcomes_go_together(frontier: Frontier, tmp_path: Path) -> None:
     """The pages are done, and their rows are in the file, in the order of the batch."""
     store = _opened(frontier, tmp_path / "rows.jsonl")
-    settle(frontier, store, [_done(lease) for lease in _leases(frontier)])
+    settle(frontier, [store], [_done(lease) for lease in _leases(frontier)])
     store.close()
     assert frontier.stats().done == 4
     rows = [json.loads(line)["url"] for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
@@ -56,13 +57,13 @@ def test_rows_and_outcomes_go_together(frontier: Frontier, tmp_path: Path) -> No
 
 def test_without_a_store_the_frontier_keeps_the_rows(frontier: Frontier) -> None:
     """In the same step."""
-    settle(frontier, None, [_done(lease) for lease in _leases(frontier)])
+    settle(frontier, (), [_done(lease) for lease in _leases(frontier)])
     assert [row["url"] for row in frontier.items()] == URLS
 
 
 def test_nothing_to_settle_is_fine(frontier: Frontier) -> None:
     """An empty batch does nothing."""
-    settle(frontier, None, [])
+    settle(frontier, (), [])
     assert frontier.stats().queued == 4
 
 
@@ -74,8 +75,8 @@ def test_what_was_lost_is_dropped(
     leases = _leases(frontier)
     frontier.release([leases[1].token])
     with caplog.at_level(logging.WARNING, "shoal.settle"):
-        settle(frontier, store, [_done(lease) for lease in leases])
-        settle(frontier, store, [_done(lease) for lease in leases])  # an error made it unclear: once more
+        settle(frontier, [store], [_done(lease) for lease in leases])
+        settle(frontier, [store], [_done(lease) for lease in leases])  # an error made it unclear: once more
     store.close()
     assert (frontier.stats().done, frontier.stats().queued) == (3, 1)
     rows = [json.loads(line)["url"] for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
@@ -96,7 +97,7 @@ def test_a_row_that_does_not_fit_costs_its_page_only(
         links=(Link("http://books.example/new", depth=1),),
     )
     with caplog.at_level(logging.ERROR, "shoal.settle"):
-        settle(frontier, store, [_done(first), bad, _done(third), _done(fourth)])
+        settle(frontier, [store], [_done(first), bad, _done(third), _done(fourth)])
     store.close()
     assert (tmp_path / "rows.csv").read_text().split() == ["url", URLS[0], URLS[2], URLS[3]]
     [letter] = frontier.dead()
@@ -113,11 +114,11 @@ def test_a_visit_without_its_rows_is_not_recorded(frontier: Frontier, tmp_path: 
     first, second, *_ = _leases(frontier)
     visit = Visit(1.0, 2.0, 1.0, digest=7, rows=1)
     if refused == "row":
-        settle(frontier, store, [Outcome(lease=second, state="done", items=({"m": 1},), visit=visit)])
+        settle(frontier, [store], [Outcome(lease=second, state="done", items=({"m": 1},), visit=visit)])
     else:
         settle(
             frontier,
-            store,
+            [store],
             [Outcome(lease=each, state="done", digest=7, visit=visit) for each in (first, second)],
         )
     store.close()
@@ -133,6 +134,58 @@ def test_a_store_that_is_gone_stops_the_work(frontier: Frontier, tmp_path: Path)
     leases = _leases(frontier)
     target.unlink()
     with pytest.raises(StoreError, match=r"rows are missing from .*rows\.jsonl"):
-        settle(frontier, store, [_done(lease) for lease in leases])
+        settle(frontier, [store], [_done(lease) for lease in leases])
     store.close()
     assert (frontier.stats().leased, frontier.stats().dead) == (4, 0)
+
+
+def test_a_row_that_one_of_two_stores_refuses_is_in_neither(frontier: Frontier, tmp_path: Path) -> None:
+    """Its page becomes a dead letter; the others are in both."""
+    csv = _opened(frontier, tmp_path / "rows.csv", ["url"])
+    jsonl = _opened(frontier, tmp_path / "rows.jsonl")
+    first, second, *others = _leases(frontier)
+    bad = Outcome(lease=second, state="done", items=({"url": URLS[1], "other": 1},))
+    settle(frontier, [jsonl, csv], [_done(first), bad, *map(_done, others)])
+    jsonl.close()
+    csv.close()
+    kept = [url for url in URLS if url != URLS[1]]
+    assert (tmp_path / "rows.csv").read_text().split() == ["url", *kept]
+    assert [json.loads(line)["url"] for line in (tmp_path / "rows.jsonl").read_text().splitlines()] == kept
+    assert [letter.url for letter in frontier.dead()] == [URLS[1]]
+
+
+def test_a_store_that_is_down_takes_its_rows_from_the_others(frontier: Frontier, tmp_path: Path) -> None:
+    """Nothing is committed; when it is back all have every row once."""
+    jsonl = _opened(frontier, tmp_path / "rows.jsonl")
+    other = _opened(frontier, tmp_path / "other.jsonl")
+    outcomes = [_done(lease) for lease in _leases(frontier)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(other, "_append", _down)
+        with pytest.raises(StoreUnavailable):
+            settle(frontier, [jsonl, other], outcomes)
+    assert ((tmp_path / "rows.jsonl").read_text(), frontier.stats().leased) == ("", 4)
+    settle(frontier, [jsonl, other], outcomes)
+    jsonl.close()
+    other.close()
+    assert (tmp_path / "rows.jsonl").read_bytes() == (tmp_path / "other.jsonl").read_bytes() != b""
+    assert frontier.stats().done == 4
+
+
+def _down(*_: object) -> int:
+    raise StoreUnavailable("the store is down")
+
+
+def test_a_place_that_is_closed_meanwhile_stops_the_work(frontier: Frontier, tmp_path: Path) -> None:
+    """If nothing can be written at all, no page is given up for it."""
+    store = open_store(f"parquet:{tmp_path}/rows", crawl="books")
+    with store.open(committed=frontier.position, fresh=False) as position:
+        frontier.commit((), positions=[position])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalFolder, "put", _closed)
+        with pytest.raises(StoreError, match="forbidden"):
+            settle(frontier, [store], [_done(lease) for lease in _leases(frontier)])
+    assert (frontier.stats().leased, frontier.stats().dead) == (4, 0)
+
+
+def _closed(*_: object) -> None:
+    raise StoreError("cannot write rows: forbidden")

@@ -80,7 +80,7 @@ def scraper(
         }
         _open_office(
             app,
-            Job(declared, frontier, store),
+            Job(declared, frontier, () if store is None else (store,)),
             pace,
             queue=ticket_queue,
             patient=not fetch,
@@ -110,7 +110,7 @@ def attach(
     def run(url: str) -> None:
         """Never called: the crawl's handlers are."""
 
-    job = Job(crawl, frontier, store)
+    job = Job(crawl, frontier, () if store is None else (store,))
     _open_office(app, job, pace, queue=ticket_queue, patient=False, dress=lambda visitor, threads: visitor)
     return _task(app, run, name or crawl.name, crawl.name)
 

@@ -16,7 +16,8 @@ from shoal.frontier import Frontier
 from shoal.frontier.tickets import Pace, Ticket
 from shoal.local import Job
 from shoal.meter import Meter
-from shoal.slice import Bench, Dresses
+from shoal.slice import Dresses
+from shoal.ticketed import TicketBench
 from shoal.tickets import Desk
 
 SLICE = "shoal.slice"
@@ -59,7 +60,7 @@ class Office:
         """
         self.app, self.job, self.pace, self.queue, self.patient = app, job, pace, queue, patient
         self._desks = PerThread(lambda: Desk(job.open_frontier(), pace, self.send))
-        self._benches = PerThread(lambda: Bench(job, pace, self.send, dress))
+        self._benches = PerThread(lambda: TicketBench(job, pace, self.send, dress))
 
     @property
     def name(self) -> str:
@@ -75,7 +76,7 @@ class Office:
         """For producers in this thread. Raises as `open_frontier` does."""
         return self._desks.get()
 
-    def bench(self) -> Bench:
+    def bench(self) -> TicketBench:
         """For slices in this thread."""
         return self._benches.get()
 
@@ -98,7 +99,7 @@ class Office:
         url = self.job.frontier
         if url.startswith("redis"):
             url += ("&" if "?" in url else "?") + f"socket_timeout={WATCHDOG_TIMEOUT_S}"
-        return Job(crawl=self.job.crawl, frontier=url, output=self.job.output).open_frontier()
+        return Job(crawl=self.job.crawl, frontier=url, outputs=self.job.outputs).open_frontier()
 
     def send(self, ticket: Ticket) -> None:
         """Publish one ticket, without trying twice."""

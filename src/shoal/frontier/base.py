@@ -108,7 +108,7 @@ class Frontier(ABC):
         self,
         outcomes: Sequence[Outcome],
         *,
-        position: tuple[str, int] | None = None,
+        positions: Sequence[tuple[str, int]] = (),
         now: float | None = None,
     ) -> frozenset[int]:
         """Apply all outcomes with their links, or, if any lease is no longer held, none of them.
@@ -116,7 +116,7 @@ class Frontier(ABC):
         Returns the tokens of the lost leases: an empty set means that everything was applied. The
         caller drops the lost ones (their pages are being done by somebody else) and commits the rest.
 
-        `position` = (store, length): recorded in the same step, see `position()`.
+        `positions`, each (store, length), are recorded in the same step, see `position()`.
         Items are kept only by a frontier that is its own store (`keeps_items`).
         The outcome's links get the leased page as their parent. While `max_queued` are queued, a link goes to
         the overflow, unless it is delayed or its host has nothing queued that is due and of its priority or
@@ -344,6 +344,7 @@ def worker_records(beats: Iterable[Beat], held: Mapping[str, int]) -> list[Worke
             bytes_in_flight=beat.bytes_in_flight,
             lag_s=beat.lag_s,
             settle_s=beat.settle_s,
+            trouble=beat.trouble,
         )
         for name, beat in alive.items()
     ]

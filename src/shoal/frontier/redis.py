@@ -177,7 +177,7 @@ class RedisFrontier(Frontier):
         self,
         outcomes: Sequence[Outcome],
         *,
-        position: tuple[str, int] | None = None,
+        positions: Sequence[tuple[str, int]] = (),
         now: float | None = None,
     ) -> frozenset[int]:
         found: dict[tuple[int, int], Link] = {}  # one that is too deep may come again less deep
@@ -189,7 +189,7 @@ class RedisFrontier(Frontier):
             new = [
                 pack_found_link(link, host_key) for (mark, _), link in found.items() if mark not in self._seen
             ]
-            answer, *rest = self._send_commit(packed, new, position, now)
+            answer, *rest = self._send_commit(packed, new, positions, now)
             if answer == b"epoch":
                 self._keep_up(rest[0].decode())
                 continue
@@ -208,17 +208,16 @@ class RedisFrontier(Frontier):
             return frozenset()
 
     def _send_commit(
-        self, outcomes: list[Any], links: list[Any], position: tuple[str, int] | None, now: float | None
+        self, outcomes: list[Any], links: list[Any], positions: Sequence[tuple[str, int]], now: float | None
     ) -> Any:
         """In one step; but a great many links are sent ahead in parts, while the leases are held."""
-        store, length = position or ("", 0)
-        before = self._positions.get(store, "")
+        moved = [(store, length, self._positions.get(store, "")) for store, length in positions]
         *ahead, last = list(chunked(links, CHUNK)) or [[]]
         for part in ahead:
-            answer = self._call("commit", outcomes, part, store, length, before, self._epoch, False, now=now)
+            answer = self._call("commit", outcomes, part, moved, self._epoch, False, now=now)
             if answer[0] != b"ok":
                 return answer
-        return self._call("commit", outcomes, last, store, length, before, self._epoch, True, now=now)
+        return self._call("commit", outcomes, last, moved, self._epoch, True, now=now)
 
     def _keep_up(self, epoch: str) -> None:
         """Trust the seen cache no longer than nothing was forgotten."""

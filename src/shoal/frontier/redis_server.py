@@ -122,12 +122,16 @@ class Bell:
     def __init__(self, url: str) -> None:
         self._pool = _connect(url, None)[0].connection_pool
         self._blocked: dict[str, Any] = {}
+        self._own = ""
         self._pipe = list(os.pipe())
         self._in, self._out = self._pipe
         os.set_blocking(self._in, False)
 
     def wait(self, own: str, inbox: str, seconds: float) -> None:
         """Until there is something in the list `own` or `inbox`, or `ring`; at most `seconds`."""
+        if own != self._own:
+            self._drop("BLPOP")  # it blocks on the list of another name
+            self._own = own
         try:
             self._block("BLPOP", own, 0)
             self._block("BLMOVE", inbox, inbox, "RIGHT", "RIGHT", 0)  # back to its place: only to know
@@ -149,16 +153,20 @@ class Bell:
 
     def reset(self) -> None:
         """Connect anew for the next wait."""
-        for connection in self._blocked.values():
-            connection.disconnect()
-            self._pool.release(connection)
-        self._blocked.clear()
+        for command in [*self._blocked]:
+            self._drop(command)
 
     def close(self) -> None:
         self.reset()
         self._pool.disconnect()
         while self._pipe:
             os.close(self._pipe.pop())
+
+    def _drop(self, command: str) -> None:
+        connection = self._blocked.pop(command, None)
+        if connection is not None:
+            connection.disconnect()
+            self._pool.release(connection)
 
     def _block(self, command: str, *arguments: object) -> None:
         if command not in self._blocked:

@@ -155,7 +155,7 @@ class SqliteFrontier(Frontier):
         self,
         outcomes: Sequence[Outcome],
         *,
-        position: tuple[str, int] | None = None,
+        positions: Sequence[tuple[str, int]] = (),
         now: float | None = None,
     ) -> frozenset[int]:
         self._met(link for outcome in outcomes for link in outcome.links)
@@ -172,7 +172,7 @@ class SqliteFrontier(Frontier):
                     step.keep_items(outcomes, held)
                 else:
                     step.crawl.items += sum(outcome.rows_more for outcome in outcomes)
-                if position is not None:
+                for position in positions:
                     step.record_position(*position)
         return lost
 
@@ -379,7 +379,7 @@ class SqliteFrontier(Frontier):
         with self._step(now) as step:
             self._db.execute("DELETE FROM workers WHERE crawl = ? AND deadline < ?", (self._id, step.now))
             self._db.execute(
-                "INSERT OR REPLACE INTO workers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO workers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (self._id, worker.name, step.now + seconds, *astuple(worker)[1:]),
             )
 
@@ -391,8 +391,8 @@ class SqliteFrontier(Frontier):
                 )
             )
             beats = self._db.execute(
-                "SELECT name, concurrency, since, pages_per_s, bytes_in_flight, lag_s, settle_s FROM workers"
-                " WHERE crawl = ? AND deadline >= ?",
+                "SELECT name, concurrency, since, pages_per_s, bytes_in_flight, lag_s, settle_s, trouble"
+                " FROM workers WHERE crawl = ? AND deadline >= ?",
                 (self._id, step.now),
             )
             return worker_records([Beat(*row) for row in beats], held)

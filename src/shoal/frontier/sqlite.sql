@@ -168,6 +168,7 @@ CREATE TABLE workers (
     bytes_in_flight INTEGER NOT NULL,
     lag_s         REAL NOT NULL,
     settle_s      REAL NOT NULL,
+    trouble       TEXT NOT NULL,
     PRIMARY KEY (crawl, name)
 ) WITHOUT ROWID;
 

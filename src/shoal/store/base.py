@@ -3,14 +3,11 @@
 The worker records where the store starts, and from then on writes each batch and commits it in the
 frontier, with or without items:
 
-    def committed() -> int | None:
-        return frontier.position(store.name)
+    with store.open(committed=frontier.position, fresh=False) as position:
+        frontier.commit((), positions=[position])
 
-    with store.open(committed=committed, fresh=False) as position:
-        frontier.commit((), position=position)
-
-    with store.write(outcomes, committed=committed) as position:
-        lost = frontier.commit(outcomes, position=position)
+    with store.write(outcomes, committed=frontier.position) as position:
+        lost = frontier.commit(outcomes, positions=[position])
 
 If any lease was lost nothing was committed, and the caller writes again without the lost ones.
 
@@ -31,14 +28,14 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import TypeAlias
 
 from shoal.model import Outcome
 
-Committed: TypeAlias = Callable[[], int | None]
-"""Asks the frontier for the position it recorded last; None: this crawl never wrote to this store."""
+Committed: TypeAlias = Callable[[str], int | None]
+"""Asks the frontier for the position it recorded last under this name; None: this crawl never wrote there."""
 
 Position: TypeAlias = tuple[str, int]
 """What `Frontier.commit` is to record: the store's name, and where its last row ends."""
@@ -49,6 +46,11 @@ class Store(ABC):
 
     name: str
     """Under this name the frontier keeps the committed position."""
+
+    @property
+    def place(self) -> str:
+        """What it writes to: of one place there must be one store in a process."""
+        return self.name
 
     @abstractmethod
     def open(self, *, committed: Committed, fresh: bool) -> AbstractContextManager[Position]:
@@ -72,9 +74,19 @@ class Store(ABC):
         Raises StoreError for rows that do not fit and StoreUnavailable (disk full): nothing is written.
         """
 
+    def tidy(  # noqa: B027 - most stores have nothing to do
+        self, *, committed: Committed, busy: Callable[[], Collection[str]]
+    ) -> None:
+        """Put in order what workers that are no more have left, where others cannot do it by the way.
+
+        Called after `open`, and before `close` when all went well.
+        busy: asks for the names of the workers that may still commit something.
+        Raises StoreError and StoreUnavailable.
+        """
+
     @abstractmethod
     def close(self) -> None:
-        """Let go of the store."""
+        """Let go of the store; it may be opened again."""
 
 
 def absolute(path: str | os.PathLike[str]) -> str:

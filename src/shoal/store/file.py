@@ -47,9 +47,9 @@ class FileStore(Store):
     def open(self, *, committed: Committed, fresh: bool) -> Iterator[Position]:
         """See `Store.open`."""
         try:
-            self._open(create=fresh or not committed())
+            self._open(create=fresh or not committed(self.name))
             with self._locked():
-                yield self.name, self._start(committed(), fresh)
+                yield self.name, self._start(committed(self.name), fresh)
         except BaseException:
             self.close()
             raise
@@ -58,12 +58,12 @@ class FileStore(Store):
     def write(self, outcomes: Sequence[Outcome], *, committed: Committed) -> Iterator[Position]:
         """See `Store.write`."""
         with self._locked():
-            start = self._cut(committed())
+            start = self._cut(committed(self.name))
             end = self._append(start, self._render(outcomes, start))
             try:
                 yield self.name, end
             finally:
-                self._cut(committed())
+                self._cut(committed(self.name))
 
     def close(self) -> None:
         """See `Store.close`."""
@@ -148,11 +148,16 @@ class FileStore(Store):
             raise self._error(exc) from exc
 
     def _error(self, exc: OSError) -> StoreError | StoreUnavailable:
-        kind = StoreUnavailable if exc.errno in _FOR_NOW else StoreError
-        return kind(f"cannot write {self.path}: {exc.strerror}")
+        return os_error(exc, self.path)
 
     def _rows_missing(self) -> StoreError:
         return StoreError(
             f"rows are missing from {self.path} that this crawl had written: "
             "it was cut, replaced or deleted; put it back, or start over with --fresh"
         )
+
+
+def os_error(exc: OSError, path: str) -> StoreError | StoreUnavailable:
+    """What the system says against writing there, as an error of ours."""
+    kind = StoreUnavailable if exc.errno in _FOR_NOW else StoreError
+    return kind(f"cannot write {path}: {exc.strerror}")

@@ -145,7 +145,7 @@ class PostgresStore(Store):
         """Find out whose rows are there; returns the generation of this crawl."""
         generation = table.generation()
         in_use = table.in_use(generation)
-        recorded = committed()  # asked last: a generation is recorded before its first rows
+        recorded = committed(self.name)  # asked last: a generation is recorded before its first rows
         if fresh:
             table.clear(generation)
         elif recorded is None and in_use:

@@ -60,12 +60,12 @@ class SqliteStore(Store):
     @contextmanager
     def open(self, *, committed: Committed, fresh: bool) -> Iterator[Position]:
         """See `Store.open`."""
-        if not fresh and not os.access(self.path, os.F_OK) and committed():
+        if not fresh and not os.access(self.path, os.F_OK) and committed(self.name):
             raise self._rows_missing()
         try:
             self._connect()
             with self._transaction():
-                yield self.name, self._start(committed(), fresh)
+                yield self.name, self._start(committed(self.name), fresh)
         except BaseException:
             self.close()
             raise
@@ -78,7 +78,7 @@ class SqliteStore(Store):
             yield self.name, end
         finally:
             with self._ending():
-                self._cut(committed())
+                self._cut(committed(self.name))
 
     def close(self) -> None:
         """See `Store.close`."""
@@ -125,7 +125,7 @@ class SqliteStore(Store):
         """
         while True:
             with self._transaction():
-                end = self._insert(outcomes, self._cut(committed()))
+                end = self._insert(outcomes, self._cut(committed(self.name)))
                 version = self._number("PRAGMA data_version")
             self._run("BEGIN IMMEDIATE")
             if self._number("PRAGMA data_version") == version:

@@ -1,15 +1,18 @@
 -- commit: apply all outcomes with their links, or, if any lease is no longer held, none of them.
--- ARGV  2 {outcomes, links, store, length, before, epoch, whole}: outcomes are {token, state, reason, error, status,
+-- ARGV  2 {outcomes, links, positions, epoch, whole}: outcomes are {token, state, reason, error, status,
 --         retry, age, elapsed, size, crawl_delay (-1 = not told), sign, pause, items, visit ("" = none)};
 --         links as for `add` in lib.lua;
---         store: "" = no position to record; before: the position when the rows were written ("" = not told);
+--         positions: {store, length, before}: before is the position when the rows were written ("" = not told);
 --         epoch: what the client's seen cache is good for;
 --         whole: false = these are only some of the links, and the outcomes are not to be applied yet
 -- ->    {"ok", max_depth or "", fingerprint, ...}: of links that are not even remembered | {"lost", token, ...} | {"epoch", epoch}: something was forgotten, send all
---       links again | {"moved"}: the position is another one than before, so the rows are not where they should be
-local outcomes, links, store, length, before_, epoch, whole = unpack(args)
+--       links again | {"moved"}: a position is another one than before, so the rows are not where they should be
+local outcomes, links, positions, epoch, whole = unpack(args)
 
-if before_ ~= '' and tonumber(call('HGET', key('positions'), store) or -1) ~= before_ then return {'moved'} end
+for _, v in ipairs(positions) do
+  local store, _, known = unpack(v)
+  if known ~= '' and tonumber(call('HGET', key('positions'), store) or -1) ~= known then return {'moved'} end
+end
 
 local lost = {'lost'}
 for _, v in ipairs(outcomes) do
@@ -49,6 +52,6 @@ for _, v in ipairs(whole and outcomes or {}) do
   end
 end
 local _, dropped = add(links, true)
-if whole and store ~= '' then call('HSET', key('positions'), store, length) end
+for _, v in ipairs(whole and positions or {}) do call('HSET', key('positions'), v[1], v[2]) end
 save()
 return {'ok', limits.max_depth or '', unpack(dropped)}

@@ -1,0 +1,86 @@
+"""A slice for a job queue: a ticket in, counts out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from math import inf
+
+from shoal.frontier.tickets import Pace, Ticket
+from shoal.liveness import worker_name
+from shoal.local import Job
+from shoal.meter import Meter
+from shoal.slice import Beats, Bench, Dresses, Ends, patiently
+from shoal.tickets import Desk, Send
+
+log = logging.getLogger("shoal.ticketed")
+
+
+class TicketBench:
+    """Where the tickets of one thread are worked off, one after the other."""
+
+    def __init__(
+        self, job: Job, pace: Pace, send: Send, dress: Dresses = lambda visitor, threads: visitor
+    ) -> None:
+        """Nothing is opened yet."""
+        self._job, self._pace, self._send = job, pace, send
+        self._bench = Bench(job, dress)
+        self._desk: Desk | None = None  # with a frontier of its own: it beats while the bench works
+
+    @property
+    def meter(self) -> Meter:
+        """What all slices have done."""
+        return self._bench.meter
+
+    def run(
+        self,
+        ticket: Ticket,
+        *,
+        draining: Callable[[], bool],
+        slice_s: float = inf,
+        grace_s: float | None = None,
+    ) -> dict[str, int] | None:
+        """Work until the time is over or there is nothing to do; None if the ticket is worth nothing.
+
+        draining: whether to end soon, and not to be followed.
+        slice_s: lease no longer than this, and than the pace says.
+        grace_s: what has begun by then may take so long, by default as long as when draining.
+        Returns how many pages ended in which state. After any other end all leases are given back.
+        """
+        owner = worker_name(f"{ticket.slot}.{ticket.generation}")
+        if self._desk is None:
+            self._desk = Desk(self._job.open_frontier(), self._pace, self._send)
+        desk = self._desk
+        if not patiently(partial(desk.claim, ticket, owner), self._pace.slice_s):
+            return None
+        ends = Ends(
+            draining=draining,
+            slice_s=min(slice_s, self._pace.slice_s),
+            drain_s=self._pace.drain_s,
+            grace_s=self._pace.drain_s if grace_s is None else grace_s,
+        )
+        try:
+            done = self._bench.work(owner, ends, Beats(partial(desk.beat, ticket, owner), self._pace.beat_s))
+        except BaseException:
+            self._give_up(ticket)
+            raise
+        patiently(partial(desk.end, ticket, owner, again=not draining()), self._pace.running_s)
+        return done
+
+    def _give_up(self, ticket: Ticket) -> None:
+        """Whatever is open may be in the middle of something, and is left alone."""
+        self._bench.abandon()
+        self._desk = None
+        try:
+            with self._job.open_frontier() as frontier:
+                Desk(frontier, self._pace, self._send).fail(ticket, lost=False)
+        except Exception as error:
+            log.error("%s; what was being fetched will be fetched again", error)
+
+    def close(self) -> None:
+        """Close everything; the next slice opens it again."""
+        self._bench.close()
+        if self._desk is not None:
+            self._desk.frontier.close()
+            self._desk = None
