@@ -61,7 +61,7 @@ def crawled(
     ):
         frontier.configure(crawl.limits())
         frontier.add(crawl.seeds())
-        asyncio.run(asyncio.wait_for(Worker(crawl, frontier, None, name="tester").run(), 30))
+        asyncio.run(asyncio.wait_for(Worker(crawl, frontier, (), name="tester").run(), 30))
         yield frontier, connected
 
 
