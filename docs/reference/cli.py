@@ -15,8 +15,8 @@ INTRODUCTION = """\
 
 This page is made from `shoal --help` and the help of each command.
 
-Exit codes: 0 when all is well, 1 if no page was fetched or, with `--strict`, if there are dead letters,
-2 for wrong usage or input, 130 after Ctrl-C.
+Exit codes: 0 when all is well, 1 if no page was fetched or, with `--strict`, if there are dead letters
+or, with `--fail-on-broken`, if there are broken links, 2 for wrong usage or input, 130 after Ctrl-C.
 Commands that look at a crawl find its state file by themselves if the folder has only one.
 """
 

@@ -1,7 +1,7 @@
 """The command line: arguments in, text out. What a command needs is imported when it runs.
 
-Exit codes: 0 done; 1 nothing was fetched, or, with --strict, some pages became dead letters;
-2 bad usage or input; 130 interrupted.
+Exit codes: 0 done; 1 nothing was fetched, or, with --strict, some pages became dead letters, or, with
+--fail-on-broken, there are broken links; 2 bad usage or input; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,9 +23,12 @@ from shoal.errors import ConfigError, ShoalError
 if TYPE_CHECKING:
     from shoal.crawl import Crawl
     from shoal.export import Format
+    from shoal.findings import Findings
     from shoal.frontier import Frontier
     from shoal.local import Job
     from shoal.model import PageRecord, Stats
+    from shoal.report import Speaker
+    from shoal.store.read import Rows
 
 SUFFIX = ".shoal"
 INTERRUPTED = 130
@@ -90,7 +93,9 @@ def _leave_at_once() -> None:
 
 
 def _complain(message: str, code: int = 2) -> int:
-    print(f"shoal: {' '.join(message.split())}", file=sys.stderr)
+    from shoal.log import visible
+
+    print(f"shoal: {visible(' '.join(message.split()))}", file=sys.stderr)
     return code
 
 
@@ -144,6 +149,7 @@ frontier_option = click.option(
 csv_safe_option = click.option(
     "--csv-safe", is_flag=True, help="CSV: put ' in front of text that a spreadsheet would run as a formula."
 )
+fail_option = click.option("--fail-on-broken", is_flag=True, help="Exit with 1 if there are broken links.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 fetch_options = _options(
@@ -321,6 +327,17 @@ crawl_options = _options(
         type=click.Choice(["keep", "body", "text"]),
         help="Skip pages with the same body, or text, as another one (default keep).",
     ),
+    click.option(
+        "--external",
+        is_flag=True,
+        default=None,
+        help="Fetch links to other hosts too, unread, to see whether they are dead.",
+    ),
+    click.option("--report", "report_to", metavar="FILE.html", help="Write a report at the end."),
+    click.option(
+        "--survey", is_flag=True, default=None, help="Keep of each page what `shoal report` wants to know."
+    ),
+    fail_option,
     click.option("--state", metavar="FILE", help=f"The state file (default: NAME{SUFFIX})."),
     frontier_option,
     click.option("--processes", type=Whole(1), default=1, metavar="N", help="Default 1."),
@@ -398,6 +415,8 @@ def _crawl(
     verbose: bool,
     log_json: bool,
     otel: bool,
+    report_to: str | None,
+    fail_on_broken: bool,
     drain: bool = True,
     **settings: Any,
 ) -> int:
@@ -406,6 +425,8 @@ def _crawl(
     from shoal.progress import progress
 
     made.change(**_settings(**settings))
+    if report_to or fail_on_broken:
+        made.change(survey=True)
     if not made.start_urls():
         raise ConfigError(
             f"the crawl '{made.name}' has no seeds: write seeds=[\"http://...\"] in shoal.Crawl()"
@@ -424,6 +445,8 @@ def _crawl(
         metrics=None if metrics_port is None else Address(metrics_port, metrics_host),
         otel=otel,
     )
+    if report_to is not None:
+        _check_place(report_to, "the report", "--report")
     log.set_up(as_json=log_json, quiet=quiet, verbose=verbose, crawl=made.name)
 
     def begin() -> Stats:
@@ -432,9 +455,10 @@ def _crawl(
 
     stats = local.apart(begin) if processes > 1 else begin()
     say = report.Speaker(job, quiet=quiet, as_json=log_json)
+    broken = partial(_look_for_broken, job, report_to, fail_on_broken, say)
     if stats.finished and drain:
         say.already_finished(stats)
-        return report.exit_code(stats, strict=strict)
+        return broken() or report.exit_code(stats, strict=strict)
     if stats.paused:
         raise ConfigError(
             f"the crawl '{made.name}' is paused: let it go on with `shoal resume {report.option(place)}`"
@@ -446,7 +470,29 @@ def _crawl(
     finally:
         watch.close()
     stats = local.look_back(job, partial(say.end, stopped=stopped), patient=not stopped)
-    return INTERRUPTED if stopped else report.exit_code(stats, strict=strict)
+    return INTERRUPTED if stopped else broken() or report.exit_code(stats, strict=strict)
+
+
+def _look_for_broken(job: Job, report_to: str | None, fail: bool, say: Speaker) -> int:
+    """Write the report that is wanted; returns 1 if there are broken links and there should be none."""
+    if report_to is None and not fail:
+        return 0
+    from shoal import local
+    from shoal.findings import gather
+
+    found = local.look_back(job, partial(gather, at=time.time()), patient=True)
+    if report_to is not None:
+        _write_report(found, report_to)
+    say.report(found, report_to)
+    return int(fail and bool(found.broken))
+
+
+def _write_report(found: Findings, output: str) -> None:
+    from shoal.atomic import whole_file
+    from shoal.report_page import page
+
+    with whole_file(output) as file:
+        file.write_text(page(found), encoding="utf-8")
 
 
 def _check(job: Job) -> None:
@@ -595,6 +641,7 @@ def try_out(scraper: str, url: str, as_json: bool, **options: Any) -> int:
     or the handler raises.
     """
     from shoal import access, direct, report
+    from shoal.log import visible_lines
     from shoal.model import Link
     from shoal.scraper import load
     from shoal.session import Unanswered
@@ -607,7 +654,7 @@ def try_out(scraper: str, url: str, as_json: bool, **options: Any) -> int:
     except Unanswered as error:
         return _complain(str(error), 1)
     if trial.error:
-        print(trial.error, file=sys.stderr)
+        print(visible_lines(trial.error), file=sys.stderr)
         return 1
     if said := report.trial(trial, as_json=as_json):
         print(said)
@@ -693,11 +740,14 @@ def on_crawl(command: Callable[..., Any]) -> Callable[..., Any]:
         with _open(_place(state, frontier) or _find_state(), crawl_name) as opened:
             return command(opened, **others)
 
-    return _options(
-        click.option("--state", metavar="FILE", help="The state file (default: the one in this folder)."),
-        frontier_option,
-        click.option("--crawl", "crawl_name", metavar="NAME", help="Which crawl, if there are several."),
-    )(run_command)
+    return crawl_name_options(run_command)
+
+
+crawl_name_options = _options(
+    click.option("--state", metavar="FILE", help="The state file (default: the one in this folder)."),
+    frontier_option,
+    click.option("--crawl", "crawl_name", metavar="NAME", help="Which crawl, if there are several."),
+)
 
 
 @shoal.command()
@@ -817,6 +867,31 @@ def hosts(frontier: Frontier, limit: int, as_json: bool) -> None:
 
     records = frontier.hosts(limit=limit)
     print("\n".join(map(report.to_json, records)) if as_json else report.hosts(records))
+
+
+@shoal.command("report")
+@click.option("-o", "--output", metavar="FILE", default="report.html", help="Default report.html.")
+@fail_option
+@json_option
+@on_crawl
+def write_report(frontier: Frontier, output: str, fail_on_broken: bool, as_json: bool) -> int:
+    """Write a report on the crawl, finished or not: one HTML page that needs nothing else.
+
+    Broken links and redirects with the pages that link there, throughput, answers, errors, what was skipped,
+    and hosts. Which pages link where is known of crawls with --report or --survey. --json prints it instead.
+    """
+    from shoal import report
+    from shoal.findings import gather
+
+    if not as_json:
+        _check_place(output, "the report", "--output")
+    found = gather(frontier, at=time.time())
+    if as_json:
+        print(report.to_json(found))
+    else:
+        _write_report(found, output)
+        print(report.links(found, output))
+    return int(fail_on_broken and bool(found.broken))
 
 
 def _print_records(
@@ -983,22 +1058,86 @@ def _note(text: str) -> None:
 
 
 @shoal.command()
-@click.option("-o", "--output", metavar="FILE", help="FILE.jsonl or FILE.csv (default: standard output).")
-@click.option("--format", "form", type=click.Choice(["jsonl", "csv"]), help="Default: by the file's name.")
+@click.option(
+    "--from",
+    "source",
+    metavar="PLACE",
+    help="Where the rows are, as `crawl -o` names it (default: where the crawl has put them).",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="FILE.jsonl, FILE.csv (both also with .gz or .zst), FILE.db for SQLite, or FILE.parquet"
+    " (default: standard output).",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["jsonl", "csv", "sqlite", "parquet"]),
+    help="Default: by the file's name.",
+)
+@click.option(
+    "--history", is_flag=True, help="Of pages that were visited again, also the rows that were replaced."
+)
 @csv_safe_option
-@on_crawl
-def export(frontier: Frontier, output: str | None, form: Format | None, csv_safe: bool) -> None:
-    """Write the rows that the state file keeps to a file."""
+@crawl_name_options
+def export(
+    source: str | None,
+    output: str | None,
+    form: Format | None,
+    history: bool,
+    csv_safe: bool,
+    state: str | None,
+    frontier: str | None,
+    crawl_name: str | None,
+) -> None:
+    """Write the rows of a crawl to a file.
+
+    They come from the state file, or from wherever the crawl has put them. Only rows whose pages are
+    committed are read; with --from and no frontier all that are there.
+    """
     from shoal.export import export_file
     from shoal.progress import count
 
     _let_it_be_caught()
-    kept = frontier.describe().get("output")
-    if kept is not None:
-        raise ConfigError(f"the rows of this crawl are in {kept}, not in the state file")
-    exported = export_file(frontier.items, output, form, safe=csv_safe)
+    place = _place(state, frontier)
+    with ExitStack() as opened:
+        known = None
+        if source is None or place is not None:
+            known = opened.enter_context(_open(place or _find_state(), crawl_name))
+        rows = _rows(known, source, crawl_name, history)
+        exported = export_file(rows, output, form, safe=csv_safe)
     if output:
         print(f"{count(exported, 'row')} in {output}")
+
+
+def _rows(known: Frontier | None, source: str | None, crawl_name: str | None, history: bool) -> Rows:
+    """The rows of a crawl, or of a place whose crawl need not be known."""
+    from shoal.export_current import current
+    from shoal.store.read import stored_rows
+
+    if known is not None:
+        source = source or _rows_place(known)
+        if source is None:
+            return known.items
+    assert source is not None
+    name = known.crawl if known is not None else crawl_name
+    committed = known.position if known is not None else lambda store: None
+    rows, has_old_ones = stored_rows(source, crawl=name, committed=committed)
+    return current(rows) if has_old_ones and not history else rows
+
+
+def _rows_place(frontier: Frontier) -> str | None:
+    """Where a crawl has put its rows; None: they are in its state file."""
+    description = frontier.describe()
+    if description.get("output") is None:
+        return None
+    places = description.get("outputs")
+    if not isinstance(places, list) or not places or "postgres" in str(places[0]).partition("://")[0]:
+        where = description["output"]
+        raise ConfigError(f"the rows of this crawl are in {where}: name the place with --from PLACE")
+    return str(places[0])
 
 
 if __name__ == "__main__":

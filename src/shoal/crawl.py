@@ -72,6 +72,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """If given, only URLs that match one of these globs belong; a glob like /news/* is about the path."""
     deny: tuple[str, ...] = ()
     """URLs that match one of these globs do not belong."""
+    external: bool = False
+    """Fetch links that lead out of the scope too, to see whether they are dead; these pages are not read."""
     max_depth: int | None = None
     """Follow links at most this many steps from a seed."""
     max_pages: int | None = None
@@ -152,6 +154,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Cut links with a query beyond so many that have the same path."""
     duplicates: Duplicates = "keep"
     """Skip pages with the same body, or the same text, as another page: no rows of them, and no links."""
+    survey: bool = False
+    """Keep of each page how it answered and to which pages it links, for `shoal report`."""
     cookies: bool = True
     """Keep cookies and send them back."""
     archive: str | None = None
@@ -192,6 +196,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
         for pattern in (*self.allow, *self.deny):
             compile_glob(pattern)
+        if self.external and not (self.seeds or self.sitemaps):
+            raise ConfigError("external links are those that lead away from the seeds: give some")
 
     def __repr__(self) -> str:
         shown = (f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__ if name not in SECRET)
@@ -327,7 +333,8 @@ class Crawl:
 
     def scope(self) -> Scope:
         settings = self.settings
-        return Scope.of(self.start_urls(), settings.scope, settings.allow, settings.deny)
+        starts, external = self.start_urls(), settings.external
+        return Scope.of(starts, settings.scope, settings.allow, settings.deny, external=external)
 
     def spelling(self) -> Spelling:
         spelling = Spelling(

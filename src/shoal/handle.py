@@ -75,7 +75,7 @@ class Sorter:
     """Sorts what the handlers of a crawl give."""
 
     def __init__(self, crawl: Crawl) -> None:
-        self._reason = crawl.scope().reason
+        self._scope = crawl.scope()
         self._spelling = crawl.spelling()
         self._revisits = crawl.settings.revisit_s is not None
 
@@ -86,7 +86,7 @@ class Sorter:
         """
         items: list[Item] = []
         links: list[Link] = []
-        page_url, reason = page.url, self._reason
+        page_url, reason, external = page.url, self._scope.reason, self._scope.external
         for result in results:
             if isinstance(result, Link):
                 link = result
@@ -94,7 +94,7 @@ class Sorter:
                     link = self._complete(link, page)  # it is not from `page.links`
                 if link.meta is not None or link.priority not in PRIORITIES:
                     _check(link)
-                if reason(link.url, page_url) is None:
+                if reason(link.url, page_url) is None or (external and self._scope.is_elsewhere(link.url)):
                     links.append(link)
             elif result is not None:
                 items.append(to_item(result))

@@ -135,7 +135,9 @@ def prepare(job: Job) -> Stats:
         if limits.max_queued is None:  # then what producers have set holds on
             limits = msgspec.structs.replace(limits, max_queued=frontier.limits.max_queued)
         frontier.configure(limits)
-        frontier.describe({**_fixed(job), "settings": job.crawl.public_settings()})
+        settings = job.crawl.public_settings()
+        places = [shown(output) for output in job.outputs]
+        frontier.describe({**_fixed(job), "outputs": places, "settings": settings})
         reap_dead(frontier)
         frontier.add(job.crawl.seeds())
         revisit_due(frontier, job.crawl, batches=None)

@@ -92,6 +92,22 @@ class Visit(Struct, frozen=True, array_like=True):
         }
 
 
+class Survey(Struct, frozen=True, array_like=True):
+    """What is kept of a page that has ended, for a report on the crawl, if it asks for that."""
+
+    fingerprint: int
+    """The identity of the page (signed 64 bits)."""
+    url: str
+    status: int
+    """The HTTP status, 0 if there was no response."""
+    elapsed_s: float
+    size_bytes: int
+    target: str = ""
+    """Where it redirects to."""
+    links: tuple[int, ...] = ()
+    """The identities of the pages in scope to which it links, or redirects."""
+
+
 class Lease(Struct, frozen=True):
     """The exclusive, timed right to fetch one link."""
 
@@ -220,6 +236,8 @@ class Outcome(Struct, frozen=True):
     """What this visit found, if the page is to be revisited. None leaves what is known of it as it is."""
     unchanged: bool = False
     """The page is as its last visit found it: its rows stay, and were only seen again."""
+    survey: Survey | None = None
+    """What a report is to know of the page. None leaves what is known of it as it is."""
     capture: Capture | None = None
     """What is to be archived of it."""
 

@@ -11,12 +11,13 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from shoal import findings
 from shoal.crawl import Settings, check_url
 from shoal.direct import Trial
 from shoal.frontier import Frontier
 from shoal.intake import spelling_of
 from shoal.local import Job
-from shoal.log import visible
+from shoal.log import visible, visible_json, visible_lines
 from shoal.model import HostRecord, Item, PageRecord, Stats, Visit, WorkerRecord
 from shoal.place import shown as place_shown
 from shoal.produce import Producer
@@ -26,6 +27,7 @@ from shoal.store import store_name
 from shoal.urls import normalize
 
 MOST_REASONS = 5
+MOST_BROKEN = 20
 
 log = logging.getLogger("shoal.report")
 
@@ -104,6 +106,10 @@ class Speaker:
             places = [*self._job.outputs, *map(store_name, self._job.crawl.stores)]
             return f"the rows are in {', '.join(map(shown, places))}"
         return f"the rows are in {shown(self._job.frontier)}: `shoal export {self._option} -o rows.csv`"
+
+    def report(self, found: findings.Findings, file: str | None) -> None:
+        """A report has been written, or links were looked at."""
+        self._say(links(found, file))
 
     def _say(self, text: str, stats: Stats | None = None) -> None:
         if self._as_json:
@@ -239,22 +245,37 @@ def trial(trial: Trial, *, as_json: bool) -> str:
 def letter(record: PageRecord, errors: bool) -> str:
     """One line about a page that was given up or skipped; or more, with the whole error."""
     tries = f" after {record.attempts} attempts" if record.attempts > 1 else ""
-    line = f"{visible(record.reason)}{tries}: {record.url}"
+    line = visible(f"{record.reason}{tries}: {record.url}")
     return f"{line}\n    {_indented(record.error, 4)}" if record.error and errors else line
 
 
 def skips(frontier: Frontier, *, host: str | None = None, reason: str | None = None) -> list[Item]:
     """How many pages each rule has kept from being fetched or read, by host, the most first."""
-    counts = Counter((record.reason, record.host) for record in frontier.skipped(host=host, reason=reason))
-    cuts = frontier.cuts()  # of these not all may be listed
-    counts.update({each: cuts[each] - counts[each] for each in cuts if counts[each]})
-    ordered = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
-    return [{"rule": visible(rule), "host": name, "pages": number} for (rule, name), number in ordered]
+    counts = findings.skips(frontier, host=host, reason=reason)
+    return [{"rule": rule, "host": name, "pages": number} for rule, name, number in counts]
+
+
+def links(found: findings.Findings, file: str | None) -> str:
+    """What a report says of links, in short. file: where all of it is."""
+    broken = found.broken
+    text = count(len(broken), "broken link") if broken else "no broken links"
+    lines = [f"{file}: {text}" if file else text, *map(_broken, broken[:MOST_BROKEN])]
+    if len(broken) > MOST_BROKEN:
+        lines.append(f"  and {len(broken) - MOST_BROKEN:,} more")
+    return "\n".join(lines)
+
+
+def _broken(link: findings.Broken) -> str:
+    pages = link.linked_from
+    first = pages.pages[0] if pages.pages else link.found_on
+    where = f", linked from {first}" if first else ""
+    more = f" and {count(pages.count - 1, 'other page')}" if pages.count > 1 else ""
+    return f"  {visible(f'{link.reason}: {link.url}{where}{more}')}"
 
 
 def _indented(text: str, width: int) -> str:
     """Lines after the first one moved to the right."""
-    return f"\n{' ' * width}".join(map(visible, text.split("\n")))
+    return visible_lines(text).replace("\n", f"\n{' ' * width}")
 
 
 def why(record: PageRecord) -> str:
@@ -262,7 +283,7 @@ def why(record: PageRecord) -> str:
     facts = {
         "url": record.url,
         "state": record.state,
-        "reason": visible(record.reason),
+        "reason": record.reason,
         "found on": record.parent or "(a seed)",
         "found at": _when(record.added_at),
         "depth": str(record.depth),
@@ -276,9 +297,11 @@ def why(record: PageRecord) -> str:
         "leased by": record.worker,
         "until": _when(record.deadline),
         "host": record.host,
-        "error": _indented(record.error, 13),
     }
-    return "\n".join(f"{name:<12} {value}" for name, value in facts.items() if value)
+    lines = [f"{name:<12} {visible(value)}" for name, value in facts.items() if value]
+    if record.error:
+        lines.append(f"{'error':<12} {_indented(record.error, 13)}")
+    return "\n".join(lines)
 
 
 def _seen(visit: Visit) -> dict[str, str]:
@@ -313,7 +336,7 @@ def _settings(frontier: Frontier) -> Settings:
 
 def table(rows: Iterable[Item]) -> str:
     """Rows under the names of their fields."""
-    shown = [{name: str(value) for name, value in row.items()} for row in rows]
+    shown = [{visible(name): visible(str(value)) for name, value in row.items()} for row in rows]
     names = list(dict.fromkeys(name for row in shown for name in row))
     lines = [dict(zip(names, names, strict=True)), *shown]
     widths = {name: max(len(line.get(name, "")) for line in lines) for name in names}
@@ -324,7 +347,7 @@ def table(rows: Iterable[Item]) -> str:
 
 def to_json(value: object) -> str:
     """One line of JSON."""
-    return msgspec.json.encode(value).decode()
+    return visible_json(msgspec.json.encode(value).decode())
 
 
 def _when(at: float | None) -> str:

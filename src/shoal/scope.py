@@ -68,10 +68,18 @@ class Scope(Struct, frozen=True):
     """The seeds' host keys, or their registrable domains; empty if any host will do, or without seeds."""
     allow: tuple[Glob, ...] = ()
     deny: tuple[Glob, ...] = ()
+    external: bool = False
+    """Links to other hosts or domains are followed too, but these pages are not read."""
 
     @classmethod
     def of(
-        cls, seeds: Sequence[str], mode: Mode = "host", allow: Sequence[str] = (), deny: Sequence[str] = ()
+        cls,
+        seeds: Sequence[str],
+        mode: Mode = "host",
+        allow: Sequence[str] = (),
+        deny: Sequence[str] = (),
+        *,
+        external: bool = False,
     ) -> Scope:
         """The scope around some seeds.
 
@@ -89,7 +97,16 @@ class Scope(Struct, frozen=True):
             homes = frozenset(map(registrable_domain, keys))
         else:
             homes = frozenset()
-        return cls(mode, homes, tuple(map(compile_glob, allow)), tuple(map(compile_glob, deny)))
+        return cls(mode, homes, tuple(map(compile_glob, allow)), tuple(map(compile_glob, deny)), external)
+
+    def follows(self, url: str, page: str = "") -> bool:
+        """Whether a link to a normalized URL is followed: it belongs, or is looked at all the same."""
+        return self.reason(url, page) is None or (self.external and self.is_elsewhere(url))
+
+    def is_elsewhere(self, url: str) -> bool:
+        """Whether it leads to another host or domain than the seeds', and no pattern denies it."""
+        key = host_key(url) if self.mode == "host" else registrable_domain(host_key(url))
+        return bool(self.homes) and key not in self.homes and not any(glob.matches(url) for glob in self.deny)
 
     def reason(self, url: str, page: str = "") -> str | None:
         """Why a normalized URL does not belong, in words that can be grouped; None if it belongs.

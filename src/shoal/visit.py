@@ -21,19 +21,33 @@ from shoal.errors import LoggedOut, LoginFailed
 from shoal.gate import Gate
 from shoal.listing import Lister, of_robots
 from shoal.load import Load
-from shoal.model import SITEMAP, Capture, Failure, Item, Lease, Link, Outcome, Response, Sign, State, Visit
+from shoal.model import (
+    SITEMAP,
+    Capture,
+    Failure,
+    Item,
+    Lease,
+    Link,
+    Outcome,
+    Response,
+    Sign,
+    State,
+    Survey,
+    Visit,
+)
 from shoal.parse import Page
 from shoal.policy import Dead, Read, Redirect, Retry, Verdict, follow, judge, retry, sign_of
 from shoal.robots import Rules
 from shoal.sitemap import MAX_BYTES
 from shoal.traps import Sieve
-from shoal.urls import Wildcard, digest, normalize, path_query, without_credentials
+from shoal.urls import Wildcard, digest, fingerprint, normalize, path_query, without_credentials
 
 REDIRECTED = "redirect"
 REDIRECTED_AWAY = "redirect out of scope"
 BY_ROBOTS = "robots.txt"
 CANONICAL = "canonical elsewhere"
 NOINDEX = "noindex"
+EXTERNAL = "external"
 UNCHANGED = "not modified"
 GONE = "gone"
 LOGGED_OUT = "logged out"
@@ -78,6 +92,8 @@ class Visitor:
         finally:
             if attempt.size_bytes is not None:
                 self._load.drop(attempt.size_bytes)
+        if self._settings.survey:
+            outcome = replace(outcome, survey=attempt.survey(outcome))
         if self._sieve is not None and outcome.links:
             outcome = replace(outcome, links=self._sieve.sift(outcome.links))
         if log.isEnabledFor(logging.DEBUG):
@@ -115,7 +131,11 @@ class Visitor:
             return await self._access.fetch(
                 lease.link.url, headers=asked, max_body_bytes=MAX_BYTES, cut=True, again=again
             )
-        return await self._access.fetch(lease.link.url, headers=asked, accepts=self._readable, again=again)
+        accepts = _nothing if self._is_external(lease.link) else self._readable
+        return await self._access.fetch(lease.link.url, headers=asked, accepts=accepts, again=again)
+
+    def _is_external(self, link: Link) -> bool:
+        return self._settings.external and self._scope.is_elsewhere(link.url)
 
     async def _compare(self, answer: Response, attempt: Attempt) -> Outcome:
         """Judge the answer for a page that is to be revisited: it need not be read if it is as it was."""
@@ -137,6 +157,8 @@ class Visitor:
             return self._log_in_again(attempt)
         if isinstance(verdict, Read) and lease.link.key == SITEMAP:
             return await self._list(answer, attempt)
+        if isinstance(verdict, Read) and self._is_external(lease.link):
+            return attempt.done(EXTERNAL)
         if isinstance(verdict, Read):
             return await self._read(answer, attempt)
         if isinstance(verdict, Redirect):
@@ -180,6 +202,7 @@ class Visitor:
         hop = follow(target, link.url, via, set_cookie=cookie)
         if isinstance(hop, Dead):
             return attempt.end(hop, f"to {without_credentials(verdict.location)}")
+        attempt.target = hop.url
         if not self._may_follow(hop.url, link):
             if link.depth == 0:
                 log.warning("%s redirects to %s, which is out of scope", link.url, hop.url)
@@ -198,7 +221,7 @@ class Visitor:
     def _may_follow(self, url: str, link: Link) -> bool:
         if link.key == SITEMAP:
             return self._lister.may_read(url, link.url)
-        return self._scope.reason(url, link.url) is None
+        return self._scope.follows(url, link.url)
 
     async def _list(self, answer: Response, attempt: Attempt) -> Outcome:
         """Read a sitemap, in a thread: a long one takes seconds."""
@@ -223,6 +246,8 @@ class Visitor:
         if self._settings.obey_canonical and page.canonical not in {None, page.url}:
             return self._canonical(page, attempt)
         try:
+            if self._settings.survey:
+                attempt.found = self._in_scope(page)
             results = await handle.run(self._crawl.handler(page.url), page, self._in_thread)
             items, links = self._sorter.sort(results, page)
             if self._settings.duplicates != "keep":
@@ -238,6 +263,10 @@ class Visitor:
         if self._settings.obey_noindex and "noindex" in page.robots_directives:
             return attempt.done(NOINDEX, links=links)
         return attempt.done(items=items, links=links)
+
+    def _in_scope(self, page: Page) -> list[Link]:
+        """All links that belong, whatever the handler makes of the page."""
+        return [link for link in page.links() if self._scope.follows(link.url, page.url)]
 
     def _content(self, page: Page) -> bytes:
         """What makes the page another one; the whole of it if there is nothing to read on it."""
@@ -267,6 +296,10 @@ class Attempt:
         self.sign: Sign = ""
         self.links: tuple[Link, ...] = ()
         """What was found on the way to the page, however it ends."""
+        self.target = ""
+        """Where it redirects to."""
+        self.found: list[Link] = []
+        """What there is on it, if that is to be kept."""
         self._status = 0
         self._elapsed_s = 0.0
         self._capture: Capture | None = None
@@ -280,6 +313,21 @@ class Attempt:
             self.size_bytes = len(answer.body)
             if answer.replayed:
                 self.started_at -= REPLAYED_S
+
+    def survey(self, outcome: Outcome) -> Survey | None:
+        """What a report is to know of the page; None if it was not asked for, or nothing came of it."""
+        if outcome.state == "queued" or outcome.unchanged or not outcome.elapsed_s:
+            return None
+        links = [*self.found, *(link for link in outcome.links if link not in self.links)]
+        return Survey(
+            fingerprint=self.lease.fingerprint,
+            url=self.lease.link.url,
+            status=outcome.status,
+            elapsed_s=outcome.elapsed_s,
+            size_bytes=outcome.size_bytes,
+            target=self.target,
+            links=tuple({fingerprint(link.url, link.key): None for link in links}),
+        )
 
     def done(
         self,
@@ -345,6 +393,11 @@ class Attempt:
             digest=self.digest if state == "done" else None,
             capture=self._capture,
         )
+
+
+def _nothing(content_type: str) -> bool:
+    """Says of every type that it is not to be read."""
+    return False
 
 
 def traceback_of(error: BaseException) -> str:

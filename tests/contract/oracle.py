@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from shoal import caution
 from shoal.caution import WELL, Caution
 from shoal.frontier.base import AT_ONCE
-from shoal.model import Grant, Lease, Limits, Link, Minute, Outcome, PageRecord, Stats, Visit
+from shoal.model import Grant, Lease, Limits, Link, Minute, Outcome, PageRecord, Stats, Survey, Visit
 from shoal.urls import fingerprint, host_key
 
 STATES = ("queued", "overflow", "leased", "done", "dead", "skipped")
@@ -48,6 +48,7 @@ class Page:
     finished_at: float | None = None
     items: tuple = ()
     visit: Visit | None = None
+    survey: Survey | None = None
 
     def is_due(self, now):
         return self.not_before is None or self.not_before <= now
@@ -330,6 +331,7 @@ class Oracle:
         page.state, page.worker, page.deadline = outcome.state, "", None
         page.items = page.items if outcome.keeps_rows else outcome.items
         page.visit = outcome.visit or page.visit
+        page.survey = outcome.survey or page.survey
         page.reason, page.error, page.status = outcome.reason, outcome.error, outcome.status
         page.not_before = now + outcome.retry_s if again and outcome.retry_s else None
         page.finished_at, page.attempts = None if again else now, page.attempts + 1

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from shoal.errors import ConfigError
-from shoal.model import Beat, HostOrder, Limits, Link, Outcome, Stats, Visit
+from shoal.model import Beat, HostOrder, Limits, Link, Outcome, Stats, Survey, Visit
 from shoal.urls import fingerprint, host_key
 
 NOW = 4_000_000_000.0
@@ -1399,6 +1399,48 @@ def test_redrive_by_url_host_or_reason(frontier, which, expected):
     fetch(frontier, C, "skipped", reason="HTTP 404")
     assert frontier.redrive(**which, now=NOW) == len(expected)
     assert sorted(leased_urls(frontier)) == expected
+
+
+# --- what a report is to know ---------------------------------------------------------------------
+
+SURVEY = Survey(fingerprint(A), A, 200, 0.5, 1000, links=(-(2**63), 2**63 - 1))
+
+
+@pytest.mark.parametrize("state", ["done", "dead", "skipped", "queued"])
+def test_the_survey_of_a_page_is_kept(frontier, state):
+    """Whatever the state, to the last bit."""
+    fetch(frontier, B)
+    fetch(frontier, A, state, survey=SURVEY)
+    assert list(frontier.surveys()) == [SURVEY]
+
+
+def test_the_last_survey_of_a_page_counts(frontier):
+    """A later one replaces it; an outcome without one leaves it."""
+    fetch(frontier, A, "dead", survey=SURVEY)
+    for survey in (None, replace(SURVEY, status=404, links=())):
+        frontier.redrive(now=NOW)
+        (page,) = lease(frontier)
+        commit(frontier, Outcome(page, "dead", survey=survey))
+        assert list(frontier.surveys()) == [survey or SURVEY]
+
+
+def test_a_survey_goes_with_its_page(frontier):
+    """When the page is forgotten, or the crawl."""
+    fetch(frontier, A, survey=SURVEY)
+    frontier.forget(A)
+    assert list(frontier.surveys()) == []
+    fetch(frontier, A, survey=SURVEY)
+    frontier.purge()
+    assert list(frontier.surveys()) == []
+
+
+def test_nothing_of_a_refused_commit_is_kept(frontier):
+    """The survey of a lease that was lost neither."""
+    add(frontier, A)
+    (page,) = lease(frontier)
+    frontier.release([page.token])
+    assert frontier.commit([done(page, survey=SURVEY)], now=NOW) == {page.token}
+    assert list(frontier.surveys()) == []
 
 
 # --- pages that are visited again -----------------------------------------------------------------

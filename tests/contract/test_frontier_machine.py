@@ -24,7 +24,8 @@ from msgspec.structs import replace
 from oracle import LOST, Oracle
 
 from shoal.caution import GIVEN_UP
-from shoal.model import Limits, Link, Minute, Outcome, PageRecord, Quota, Sign, Visit
+from shoal.model import Limits, Link, Minute, Outcome, PageRecord, Quota, Sign, Survey, Visit
+from shoal.urls import fingerprint
 
 LATER = 4_000_000_000.0
 """Ahead of every real clock, by which verbs go that take no `now`."""
@@ -89,6 +90,15 @@ def outcomes(draw, lease, held_s, signs):
     state = draw(st.sampled_from(["done", "done", "done", "dead", "skipped", "queued", "queued"]))
     rows = draw(st.integers(0, 2)) if state == "done" else 0
     visit = draw(visits)
+    survey = Survey(
+        fingerprint(lease.link.url, lease.link.key),
+        lease.link.url,
+        status=draw(st.sampled_from([0, 200, 404])),
+        elapsed_s=0.5,
+        size_bytes=3,
+        target=draw(urls),
+        links=tuple(draw(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=2))),
+    )
     return Outcome(
         lease=lease,
         state=state,
@@ -106,6 +116,7 @@ def outcomes(draw, lease, held_s, signs):
         items=tuple({"url": lease.link.url + lease.link.key, "index": index} for index in range(rows)),
         visit=visit,
         unchanged=state == "done" and lease.visit is not None and draw(st.booleans()),
+        survey=draw(st.sampled_from([None, None, survey])),
     )
 
 
@@ -380,6 +391,10 @@ class Machine(RuleBasedStateMachine):
         rows = [(item["url"], item["index"]) for page in oracle.pages.values() for item in page.items]
         if frontier.keeps_items:
             assert_items_once(frontier, rows)
+        surveys = [page.survey for page in oracle.pages.values() if page.survey is not None]
+        assert {survey.fingerprint: survey for survey in frontier.surveys()} == {
+            survey.fingerprint: survey for survey in surveys
+        }
         for store in STORES:
             assert frontier.position(store) == oracle.positions.get(store)
 

@@ -7,7 +7,9 @@ import time
 import pytest
 from test_frontier_contract import NOW, A, B, C, add, commit, done, lease
 
-from shoal.model import Limits, Link, Outcome, Quota, Visit
+from shoal.migrate import migrate
+from shoal.model import Limits, Link, Outcome, Quota, Survey, Visit
+from shoal.urls import fingerprint
 
 D, E = "http://d.test/", "http://d.test/2"
 
@@ -205,3 +207,16 @@ def test_what_was_pushed_moves_along(new_place, backends):
         new.load(old.dump())
         assert new.stats(now=NOW).queued == 450
     assert old._redis.llen(old._key("rejects")) == 1
+
+
+def test_surveys_move_along(place, backends):
+    """What a report is to know of pages is known in their new place."""
+    frontier = place.open("old")
+    add(frontier, A, B)
+    surveys = [Survey(fingerprint(url), url, 200, 0.5, 9, links=(1, -2)) for url in (A, B)]
+    known = {survey.url: survey for survey in surveys}
+    commit(frontier, *(done(page, survey=known[page.link.url]) for page in lease(frontier)))
+    for target in backends.values():
+        moved = target.open("new")
+        migrate(frontier, moved)
+        assert sorted(moved.surveys(), key=lambda each: each.url) == surveys

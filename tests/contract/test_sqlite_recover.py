@@ -10,9 +10,14 @@ import pytest
 from shoal.errors import ConfigError, FrontierError
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.frontier.sqlite_recover import recover
-from shoal.model import Limits, Link, Outcome
+from shoal.model import Lease, Limits, Link, Outcome, Survey
 
 PAGES = 3_000
+
+
+def survey(lease: Lease) -> Survey:
+    """What a report is to know of a page."""
+    return Survey(lease.fingerprint, lease.link.url, 200, 0.5, 1000)
 
 
 @pytest.fixture
@@ -27,7 +32,10 @@ def state(tmp_path: Path) -> Path:
         while frontier.stats().done < PAGES // 2:
             leases = frontier.lease(200, 60, worker="ann").leases
             frontier.commit(
-                [Outcome(lease, "done", items=({"url": lease.link.url},)) for lease in leases[1:]]
+                [
+                    Outcome(lease, "done", items=({"url": lease.link.url},), survey=survey(lease))
+                    for lease in leases[1:]
+                ]
                 + [Outcome(lease, "dead", reason="HTTP 404") for lease in leases[:1]]
             )
     return path
@@ -37,13 +45,15 @@ def test_a_sound_file_is_saved_whole(state: Path, tmp_path: Path) -> None:
     """Every URL with its state, every item, limits and description."""
     target = str(tmp_path / "new.shoal")
     with SqliteFrontier(str(state), "books") as old:
-        before, items, minutes = old.stats(), list(old.items()), old.history(0.0)
+        before, items, surveys = old.stats(), list(old.items()), list(old.surveys())
+        minutes = old.history(0.0)
     assert recover(str(state), target) == (PAGES, before.items)
     with SqliteFrontier(target, "books", create=False) as frontier:
         after = frontier.stats()
         for name in ("queued", "done", "dead", "skipped", "items", "fetches"):
             assert getattr(after, name) == getattr(before, name), name
         assert list(frontier.items()) == items
+        assert list(frontier.surveys()) == surveys
         assert frontier.history(0.0) == minutes
         assert frontier.limits.max_pages == 10_000
         assert frontier.describe() == {"output": None}

@@ -83,7 +83,7 @@ OTHERS = {
     "unknown command": (["crwal"], r"No such command 'crwal'"),
     "dead limit": (["dead", "--limit", "0"], r"'--limit': 0 is not in the range x>=1"),
     "why what": (["why"], r"Missing argument 'URL'"),
-    "format": (["export", "--format", "xlsx"], r"'xlsx' is not one of 'jsonl', 'csv'"),
+    "format": (["export", "--format", "xlsx"], r"'xlsx' is not one of 'jsonl', 'csv', 'sqlite', 'parquet'"),
     "no scraper": (["run"], r"Missing argument 'SCRAPER\.py\[:NAME\]'"),
     "no state file": (
         ["status"],
@@ -313,7 +313,8 @@ def test_an_export_that_cannot_be_written_is_refused(shoal: Shell, site: Site) -
     for name, message in {
         "missing/rows.csv": "cannot write missing/rows.csv: No such file or directory",
         "folder.csv": "cannot write folder.csv: Is a directory",
-        "rows.xml": "what kind of file is rows.xml? Name it *.jsonl or *.csv, or give --format",
+        "rows.xml": "what kind of file is rows.xml? Name it *.jsonl, *.csv, *.db or *.parquet, or"
+        " give --format",
     }.items():
         assert shoal("export", "-o", name, code=2).err == f"shoal: {message}\n"
     assert {name for name in shoal.files() if not name.startswith("a.shoal")} == {"folder.csv"}

@@ -215,11 +215,11 @@ def test_a_crawl_can_defuse_formulas(shoal: Shell) -> None:
     assert shoal.read("rows.csv").splitlines()[1].endswith(",'@SUM(A1)")
 
 
-def test_export_of_rows_that_are_elsewhere_says_where(shoal: Shell, site: Site) -> None:
+def test_export_of_rows_that_are_gone_says_where_they_were(shoal: Shell, site: Site) -> None:
     """They are not in the state file."""
     shoal("crawl", site.url, "-o", "rows.csv")
-    ended = shoal("export", code=2)
-    assert ended.err == "shoal: the rows of this crawl are in rows.csv, not in the state file\n"
+    (shoal.folder / "rows.csv").unlink()
+    assert shoal("export", code=2).err == "shoal: there is no file rows.csv\n"
 
 
 def test_export_into_a_pipe_that_closes_ends_quietly(shoal: Shell) -> None:

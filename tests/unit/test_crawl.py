@@ -221,3 +221,10 @@ def test_what_is_no_url_gets_a_suggestion(text: str) -> None:
 def test_a_url_is_normalized_when_it_is_checked() -> None:
     """Whatever its spelling."""
     assert check_url("HTTP://Books.example") == SEED
+
+
+def test_external_links_need_seeds_to_lead_away_from() -> None:
+    """Else all pages would be those of strangers."""
+    with pytest.raises(ConfigError, match="give some"):
+        Crawl("a", external=True)
+    assert Crawl("a", seeds=["http://a.example/"], external=True).scope().external

@@ -196,3 +196,27 @@ def test_the_public_suffix_list_is_read_only_for_domains(monkeypatch):
     """A crawl of hosts does not pay for the public suffix list."""
     monkeypatch.setitem(sys.modules, "publicsuffixlist", None)
     assert Scope.of(["http://h/"]).reason("http://h/") is None
+
+
+@pytest.mark.parametrize(
+    ("url", "belongs", "elsewhere"),
+    [
+        ("http://a.example/page", True, False),
+        ("http://b.example/page", False, True),
+        ("http://denied.example/", False, False),
+        ("http://a.example/private", False, False),
+    ],
+)
+def test_external_links_are_followed_on_request(url, belongs, elsewhere):
+    """Those to other hosts, unless a pattern denies them; what does not belong here stays out."""
+    deny = ["denied.example", "/private"]
+    scope = Scope.of(["http://a.example/"], deny=deny)
+    assert scope.follows(url) == belongs
+    scope = Scope.of(["http://a.example/"], deny=deny, external=True)
+    assert (scope.is_elsewhere(url), scope.follows(url)) == (elsewhere, belongs or elsewhere)
+
+
+def test_without_seeds_nothing_is_elsewhere():
+    """Nor if every host belongs."""
+    assert not Scope.of([], external=True).is_elsewhere("http://a.example/")
+    assert not Scope.of(["http://a.example/"], "any", external=True).is_elsewhere("http://b.example/")

@@ -47,6 +47,7 @@ from shoal.model import (
     Outcome,
     PageRecord,
     Stats,
+    Survey,
     WorkerRecord,
 )
 
@@ -127,6 +128,7 @@ class Frontier(ABC):
         best links, whatever the queue is full of.
         The visit of an outcome is recorded with its page, whatever the state, and comes with its next leases;
         an outcome without one leaves what was recorded. If it `keeps_rows`, so are the items.
+        The survey of an outcome is kept instead of any earlier one of its page, until that is forgotten.
         The host's clock: the next fetch not before the start of this one (now - age_s) + delay, nor
         before now + pause_s. The delay is the largest of `Limits.delay_s`, the last crawl_delay_s told (of
         a domain: the longest) and that of its caution, which the sign of each outcome moves, as it may
@@ -279,6 +281,10 @@ class Frontier(ABC):
     @abstractmethod
     def cuts(self) -> dict[tuple[str, str], int]:
         """How many links each trap rule has cut, by (rule, host), those that are not remembered included."""
+
+    @abstractmethod
+    def surveys(self) -> Iterator[Survey]:
+        """The surveys that `commit` kept, in no particular order."""
 
     @abstractmethod
     def history(self, since: float, *, now: float | None = None) -> list[Minute]:

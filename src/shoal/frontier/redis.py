@@ -13,7 +13,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from heapq import nlargest, nsmallest
-from itertools import product
+from itertools import chain, product
 from math import inf
 from typing import Any, Literal, TypeVar
 
@@ -36,6 +36,7 @@ from shoal.frontier.redis_values import (
     pack_link,
     pack_outcome,
     pack_page_state,
+    pack_survey,
     place_of,
     queued_state,
     read_host,
@@ -63,6 +64,7 @@ from shoal.model import (
     PageRecord,
     State,
     Stats,
+    Survey,
     WorkerRecord,
 )
 from shoal.place import shown
@@ -188,12 +190,13 @@ class RedisFrontier(Frontier):
         for link in (link for outcome in outcomes for link in outcome.links):
             found.setdefault((fingerprint(link.url, link.key), link.depth), link)
         packed = [pack_outcome(outcome) for outcome in outcomes]
+        surveys = [pack_survey(outcome.survey) for outcome in outcomes if outcome.survey is not None]
         host_key = self._key_of_new(found.values())
         while True:
             new = [
                 pack_found_link(link, host_key) for (mark, _), link in found.items() if mark not in self._seen
             ]
-            answer, *rest = self._send_commit(packed, new, positions, now)
+            answer, *rest = self._send_commit(packed, new, surveys, positions, now)
             if answer == b"epoch":
                 self._keep_up(rest[0].decode())
                 continue
@@ -212,7 +215,12 @@ class RedisFrontier(Frontier):
             return frozenset()
 
     def _send_commit(
-        self, outcomes: list[Any], links: list[Any], positions: Sequence[tuple[str, int]], now: float | None
+        self,
+        outcomes: list[Any],
+        links: list[Any],
+        surveys: list[tuple[bytes, bytes]],
+        positions: Sequence[tuple[str, int]],
+        now: float | None,
     ) -> Any:
         """In one step; but a great many links are sent ahead in parts, while the leases are held."""
         moved = [(store, length, self._positions.get(store, "")) for store, length in positions]
@@ -221,7 +229,8 @@ class RedisFrontier(Frontier):
             answer = self._call("commit", outcomes, part, moved, self._epoch, False, now=now)
             if answer[0] != b"ok":
                 return answer
-        return self._call("commit", outcomes, last, moved, self._epoch, True, now=now)
+        more = tuple(chain.from_iterable(surveys))
+        return self._call("commit", outcomes, last, moved, self._epoch, True, more=more, now=now)
 
     def _keep_up(self, epoch: str) -> None:
         """Trust the seen cache no longer than nothing was forgotten."""
@@ -473,6 +482,11 @@ class RedisFrontier(Frontier):
                 counts[rule, host] = int(count)
         return counts
 
+    def surveys(self) -> Iterator[Survey]:
+        with self._server.translated():
+            for _, packed in self._redis.hscan_iter(self._key("surveys"), count=CHUNK):
+                yield msgspec.msgpack.decode(packed, type=Survey)
+
     def history(self, since: float, *, now: float | None = None) -> list[Minute]:
         with self._server.translated():
             told = window(since, self._redis.time()[0] if now is None else now)
@@ -581,6 +595,7 @@ class RedisFrontier(Frontier):
             hosts=self._dump_hosts(),
             pages=self._dump_pages(),
             contents=self._dump_pairs("contents", int),
+            surveys=self.surveys(),
         )
 
     def _empty_inbox(self) -> None:
@@ -639,7 +654,7 @@ class RedisFrontier(Frontier):
                     yield ended_state(state, packed)
 
     def load(self, snapshot: Snapshot) -> None:
-        crawl, names, hosts, pages, contents = snapshot
+        crawl, names, hosts, pages, contents, surveys = snapshot
         self.pause()
         self.configure(crawl.limits)
         self.describe(crawl.description)
@@ -660,6 +675,9 @@ class RedisFrontier(Frontier):
             self._call("load", [], [pack_page_state(state, host_key) for state in some_pages])
         for some_contents in chunked(contents, CHUNK):
             self.claim(some_contents)
+        for some_surveys in chunked(surveys, CHUNK):
+            with self._server.translated():
+                self._redis.hset(self._key("surveys"), mapping=dict(map(pack_survey, some_surveys)))
         self._load_history(crawl.history)
         if not crawl.paused:
             self.resume()

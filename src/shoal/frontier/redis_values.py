@@ -14,7 +14,7 @@ from shoal.caution import WELL, Caution
 from shoal.frontier.base import check_priority
 from shoal.frontier.host_keys import HostKey
 from shoal.frontier.snapshot import HostState, PageState
-from shoal.model import HostOrder, HostRecord, Lease, Limits, Link, Outcome, PageRecord, State, Visit
+from shoal.model import HostOrder, HostRecord, Lease, Limits, Link, Outcome, PageRecord, State, Survey, Visit
 from shoal.urls import fingerprint
 
 NEVER = -1e18  # a host from which nothing has been fetched
@@ -163,6 +163,11 @@ def pack_outcome(outcome: Outcome) -> tuple[object, ...]:
         outcome.rows_more,
         "" if outcome.visit is None else _pack_visit(outcome.visit),
     )
+
+
+def pack_survey(survey: Survey) -> tuple[bytes, bytes]:
+    """Its field and value."""
+    return b"%d" % survey.fingerprint, msgspec.msgpack.encode(survey)
 
 
 def _pack_visit(visit: Visit) -> str:

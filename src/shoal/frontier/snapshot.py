@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from msgspec import Struct
 
 from shoal.caution import Caution
-from shoal.model import Limits, Link, Minute, State, Visit
+from shoal.model import Limits, Link, Minute, State, Survey, Visit
 
 Value = TypeVar("Value")
 
@@ -81,6 +81,8 @@ class Snapshot(NamedTuple):
     pages: Iterator[PageState]
     contents: Iterator[tuple[int, str]]
     """Digests of contents, and which URL had each first."""
+    surveys: Iterator[Survey]
+    """What a report is to know of pages."""
 
 
 def chunked(values: Iterable[Value], size: int) -> Iterator[list[Value]]:

@@ -26,6 +26,7 @@ from shoal.frontier.sqlite_move import (
     dump_crawl,
     dumped_host,
     dumped_page,
+    dumped_survey,
     introduce,
     load_crawl,
     load_hosts,
@@ -47,6 +48,7 @@ from shoal.model import (
     PageRecord,
     Politeness,
     Stats,
+    Survey,
     Visit,
     WorkerRecord,
 )
@@ -60,7 +62,7 @@ Dumped = TypeVar("Dumped")
 _HOST = ", ".join(HOST_COLUMNS)
 _TABLES = (
     *("hosts", "pages", "leases", "items", "positions", "producers", "ages", "workers"),
-    *("cuts", "shapes", "contents", "names", "history"),
+    *("cuts", "shapes", "contents", "names", "history", "surveys"),
 )
 _MATCHES = {
     "url": "p.url = ?",
@@ -188,6 +190,7 @@ class SqliteFrontier(Frontier):
                 if step.limits.max_queued is not None:
                     step.promote()  # a host has what is due
                 step.finish(outcomes, held)
+                step.keep_surveys(each.survey for each in outcomes if each.survey is not None)
                 found = ((link, held[each.lease.token].page) for each in outcomes for link in each.links)
                 step.add(found, self._seen)
                 if self.keeps_items:
@@ -374,6 +377,9 @@ class SqliteFrontier(Frontier):
         with self._step() as step:
             return step.cuts.counts()
 
+    def surveys(self) -> Iterator[Survey]:
+        return self._dump("surveys", dumped_survey)
+
     def history(self, since: float, *, now: float | None = None) -> list[Minute]:
         with self._step(now) as step:
             return step.history(since)
@@ -487,6 +493,7 @@ class SqliteFrontier(Frontier):
             hosts=self._dump("hosts", lambda row: dumped_host(row, *cuts.of(row["id"]))),
             pages=self._dump("pages", dumped_page),
             contents=self._dump_pairs("contents", "digest", "url", first=-inf),
+            surveys=self.surveys(),
         )
 
     def _dump_pairs(self, table: str, key: str, value: str, first: Any) -> Iterator[tuple[Any, str]]:
@@ -517,7 +524,7 @@ class SqliteFrontier(Frontier):
             yield from map(read, rows)
 
     def load(self, snapshot: Snapshot) -> None:
-        crawl, names, hosts, pages, contents = snapshot
+        crawl, names, hosts, pages, contents, surveys = snapshot
         with self._step() as step:
             load_crawl(step, crawl)
             self._db.execute(
@@ -537,6 +544,9 @@ class SqliteFrontier(Frontier):
                 load_pages(step, some_pages)
         for some_contents in chunked(contents, CHUNK):
             self.claim(some_contents)
+        for some_surveys in chunked(surveys, CHUNK):
+            with self._step() as step:
+                step.keep_surveys(some_surveys)
         with self._step() as step:
             step.load_history(crawl.history)
         if not crawl.paused:

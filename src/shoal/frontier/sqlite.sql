@@ -162,6 +162,14 @@ CREATE TABLE names (                             -- hosts by name, if politeness
     PRIMARY KEY (crawl, name)
 ) WITHOUT ROWID;
 
+CREATE TABLE surveys (                           -- what a report is to know of pages that have ended
+    id            INTEGER PRIMARY KEY,
+    crawl         INTEGER NOT NULL,
+    fingerprint   INTEGER NOT NULL,
+    data          BLOB NOT NULL,                 -- msgpack: shoal.model.Survey
+    UNIQUE (crawl, fingerprint)
+);
+
 CREATE TABLE workers (
     crawl         INTEGER NOT NULL,
     name          TEXT NOT NULL,

@@ -13,7 +13,7 @@ from shoal.caution import Caution
 from shoal.frontier.history import in_ms
 from shoal.frontier.snapshot import CrawlState, HostState, PageState
 from shoal.frontier.sqlite_step import Step, marks, pack_extra, read_link, read_visit, to_json
-from shoal.model import Link
+from shoal.model import Link, Survey
 
 _PAGE = (
     "crawl",
@@ -153,6 +153,11 @@ def dumped_host(row: sqlite3.Row, cuts: Mapping[str, int], shapes: Mapping[int, 
         set_delay_s=row["set_delay_s"],
         error_rate=row["error_rate"],
     )
+
+
+def dumped_survey(row: sqlite3.Row) -> Survey:
+    """A row of surveys."""
+    return msgspec.msgpack.decode(row["data"], type=Survey)
 
 
 def dumped_page(row: sqlite3.Row) -> PageState:

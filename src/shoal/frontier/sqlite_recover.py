@@ -15,7 +15,7 @@ from shoal.frontier.history import GAINS, read_minute
 from shoal.frontier.snapshot import CrawlState, HostState, Snapshot
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.frontier.sqlite_file import APPLICATION_ID
-from shoal.frontier.sqlite_move import dumped_host, dumped_page
+from shoal.frontier.sqlite_move import dumped_host, dumped_page, dumped_survey
 from shoal.model import Limits
 
 FURTHEST = 1 << 40  # no row has a higher number
@@ -68,6 +68,7 @@ def _recover_crawl(db: sqlite3.Connection, row: sqlite3.Row, target: str) -> tup
         hosts=(_host(db, host) for host in _rows(db, "hosts") if host["crawl"] == belongs),
         pages=(dumped_page(page) for page in _rows(db, "pages") if page["crawl"] == belongs),
         contents=iter(_read(db, "SELECT digest, url FROM contents WHERE crawl = ?", belongs)),
+        surveys=(dumped_survey(survey) for survey in _rows(db, "surveys") if survey["crawl"] == belongs),
     )
     with SqliteFrontier(target, row["name"]) as frontier:
         frontier.load(snapshot)

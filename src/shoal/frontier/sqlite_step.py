@@ -29,7 +29,7 @@ from shoal.frontier.sqlite_rows import (
     crawl_values,
     host_values,
 )
-from shoal.model import HostRecord, Lease, Limits, Link, Minute, Outcome, State, Visit
+from shoal.model import HostRecord, Lease, Limits, Link, Minute, Outcome, State, Survey, Visit
 from shoal.scope import HOST_KEYS
 from shoal.urls import fingerprint
 
@@ -600,6 +600,13 @@ class Step:
         self.crawl.items += len(rows) - removed.rowcount
         self.db.executemany("INSERT INTO items (crawl, page, data) VALUES (?, ?, ?)", rows)
 
+    def keep_surveys(self, surveys: Iterable[Survey]) -> None:
+        """Keep them instead of any that are there of their pages."""
+        self.db.executemany(
+            "INSERT OR REPLACE INTO surveys (crawl, fingerprint, data) VALUES (?, ?, ?)",
+            [(self.id, survey.fingerprint, msgspec.msgpack.encode(survey)) for survey in surveys],
+        )
+
     def record_position(self, store: str, length: int) -> None:
         self.db.execute("INSERT OR REPLACE INTO positions VALUES (?, ?, ?)", (self.id, store, length))
 
@@ -657,6 +664,7 @@ class Step:
             self.crawl.count(state, -1)
             host.done -= state == "done"
         self.crawl.items -= self.db.execute("DELETE FROM items WHERE page = ?", (page,)).rowcount
+        self.db.execute("DELETE FROM surveys WHERE crawl = ? AND fingerprint = ?", (self.id, mark))
         self.crawl.epoch += 1
         return True
 

@@ -54,7 +54,7 @@ def open_store(
         try:
             from shoal.store.postgres import PostgresStore
         except ImportError:
-            raise _missing("PostgreSQL", "postgres") from None
+            raise missing("PostgreSQL", "postgres") from None
         return PostgresStore(target, crawl, fields, sync=sync)
     if colon and kind == "sqlite" and path and not path.startswith("//"):
         from shoal.store.sqlite import SqliteStore
@@ -86,7 +86,7 @@ def open_archive(target: str, *, worker: str = "", sync: bool = True) -> Store:
     try:
         from shoal.store.warc import WarcArchive
     except ImportError:
-        raise _missing("an archive", "warc") from None
+        raise missing("an archive", "warc") from None
     return WarcArchive(folder_of(target, sync=sync), worker)
 
 
@@ -99,7 +99,7 @@ def folder_of(place: str, *, sync: bool = True) -> Folder:
     try:
         from shoal.store.objects import Bucket
     except ImportError:
-        raise _missing("an object store", "objects") from None
+        raise missing("an object store", "objects") from None
     return Bucket(place)
 
 
@@ -111,11 +111,12 @@ def _parts(form: str) -> Callable[[Folder, str], Store]:
     try:
         from shoal.store.parquet import ParquetStore
     except ImportError:
-        raise _missing("Parquet", "parquet") from None
+        raise missing("Parquet", "parquet") from None
     return ParquetStore
 
 
-def _missing(what: str, extra: str) -> ConfigError:
+def missing(what: str, extra: str) -> ConfigError:
+    """The error for a package that is needed and not there."""
     return ConfigError(f"{what} needs another package: pip install 'shoal[{extra}]'")
 
 

@@ -116,7 +116,7 @@ class PartStore(Store, Generic[Batch]):
 
     def __init__(self, folder: Folder, worker: str = "") -> None:
         self._folder = folder
-        self._place = f"{folder.name} ({self.suffix})"
+        self._place = place_name(folder, self.suffix)
         self._mark = _mark(worker)
         self._writer = self._mark + secrets.token_hex(4)
         self.name = self._named(self._writer)
@@ -227,7 +227,7 @@ class PartStore(Store, Generic[Batch]):
 
     def _named(self, writer: str) -> str:
         """Under which the position of a writer is kept."""
-        return f"{self._place}#{writer}"
+        return writer_name(self._place, writer)
 
     def _parts(self) -> list[Part]:
         """All that are there."""
@@ -339,6 +339,16 @@ class PartStore(Store, Generic[Batch]):
             f"rows are missing from {self._folder.shown} that this crawl had written: "
             "parts were changed or deleted; put them back, or start over with --fresh"
         )
+
+
+def place_name(folder: Folder, suffix: str) -> str:
+    """Under which the frontier keeps whose parts these are."""
+    return f"{folder.name} ({suffix})"
+
+
+def writer_name(place: str, writer: str) -> str:
+    """Under which it keeps the position of a writer."""
+    return f"{place}#{writer}"
 
 
 def _mark(worker: str) -> str:

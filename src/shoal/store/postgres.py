@@ -41,7 +41,7 @@ from shoal.store.encode import to_item
 from shoal.store.postgres_columns import NAME_BYTES, column_name
 from shoal.store.postgres_table import LONGEST_SUFFIX, Page, Table
 
-_CONNECTION = {
+CONNECTION = {
     "application_name": "shoal",
     "connect_timeout": "10",
     "keepalives_idle": "15",
@@ -86,10 +86,10 @@ class PostgresStore(Store):
     """
 
     def __init__(self, target: str, crawl: str, fields: Sequence[str] = (), *, sync: bool = True) -> None:
-        self._parameters = _parameters(target)
+        self._parameters = parameters_of(target)
         self._name = self._parameters.pop("table", "items")
         self._schema = self._parameters.pop("schema", "")
-        self._where = _shown(self._parameters)
+        self._where = shown_database(self._parameters)
         if not 0 < len(self._name.encode()) <= NAME_BYTES - len(LONGEST_SUFFIX):
             raise ConfigError(f'"{self._name}" cannot be the name of a table: it needs 1 to 56 bytes')
         self.name = f"postgresql:{self._schema}.{self._name}"  # whichever way the server is reached
@@ -131,7 +131,7 @@ class PostgresStore(Store):
 
     def _connect(self) -> Table:
         self.close()
-        conninfo = make_conninfo("", **_CONNECTION | self._parameters)
+        conninfo = make_conninfo("", **CONNECTION | self._parameters)
         db = psycopg.connect(conninfo, autocommit=True, cursor_factory=psycopg.RawCursor)
         db.execute(_SESSION if self._sync else f"{_SESSION}; SET synchronous_commit = off")
         self._table = Table(db, self._schema, self._name, self._crawl)
@@ -194,7 +194,7 @@ class PostgresStore(Store):
             kind = _kind(exc, unreachable)
             if kind is StoreUnavailable:
                 self.close()
-            raise kind(f"cannot write to {self._where}: {_reason(exc)}") from exc
+            raise kind(f"cannot write to {self._where}: {reason_of(exc)}") from exc
 
 
 def _pages(outcomes: Sequence[Outcome]) -> list[Page]:
@@ -222,17 +222,19 @@ def latest_rows(target: str, crawl: str, limit: int) -> list[Item]:
 
     So it takes no longer for a longer table. Raises ConfigError and StoreUnavailable.
     """
-    parameters = _parameters(target)
+    parameters = parameters_of(target)
     table, schema = parameters.pop("table", "items"), parameters.pop("schema", "")
     items = sql.Identifier(schema, table) if schema else sql.Identifier(table)
     size = "SELECT pg_relation_size(%s::regclass) / current_setting('block_size')::int AS blocks"
     try:
-        with psycopg.connect(make_conninfo("", **_CONNECTION | parameters), row_factory=dict_row) as db:
+        with psycopg.connect(make_conninfo("", **CONNECTION | parameters), row_factory=dict_row) as db:
             (found,) = db.execute(size, [items.as_string(db)]).fetchall()
             first = f"({max(0, found['blocks'] - _LAST_BLOCKS)},0)"
             rows = db.execute(sql.SQL(_LATEST).format(items=items), [first, crawl, limit]).fetchall()
     except psycopg.Error as exc:
-        raise StoreUnavailable(f"cannot read the rows in {_shown(parameters)}: {_reason(exc)}") from exc
+        raise StoreUnavailable(
+            f"cannot read the rows in {shown_database(parameters)}: {reason_of(exc)}"
+        ) from exc
     return [{name: row[name] for name in row if name not in _HIDDEN} for row in rows]
 
 
@@ -242,7 +244,7 @@ def _kind(exc: psycopg.Error, unreachable: type[ShoalError]) -> type[ShoalError]
     return StoreUnavailable if exc.sqlstate.startswith(_FOR_NOW) else StoreError
 
 
-def _reason(exc: psycopg.Error) -> str:
+def reason_of(exc: psycopg.Error) -> str:
     """In one line; of several attempts to connect, the first."""
     line = exc.diag.message_primary or str(exc).partition("\n")[0]
     return line.rpartition("failed: ")[2].removeprefix("FATAL:").strip()
@@ -251,7 +253,7 @@ def _reason(exc: psycopg.Error) -> str:
 # --- targets -------------------------------------------------------------------------------------
 
 
-def _parameters(target: str) -> dict[str, str]:
+def parameters_of(target: str) -> dict[str, str]:
     """All parameters of the URL by name, ours too. Errors show nothing of it: it may hold a password."""
     url, _, query = target.partition("?")
     pairs = [part.partition("=")[::2] for part in query.split("&") if part]
@@ -267,7 +269,7 @@ def _parameters(target: str) -> dict[str, str]:
     return parameters
 
 
-def _shown(parameters: Mapping[str, str]) -> str:
+def shown_database(parameters: Mapping[str, str]) -> str:
     """The database, for people: without user, password and options."""
     host, port, database = _place(parameters)
     return f"postgresql://{host}{port and ':'}{port}/{database}"

@@ -183,7 +183,7 @@ class SqliteStore(Store):
     def _add(self, own: tuple[object, ...], row: Mapping[str, object]) -> None:
         if not row.keys() <= frozenset(self._columns):
             self._widen(row)
-        self._run(_insert(self._columns), (*own, *(_value(row.get(field)) for field in self._columns)))
+        self._run(_insert(self._columns), (*own, *(column_value(row.get(field)) for field in self._columns)))
 
     def _widen(self, fields: Iterable[str]) -> None:
         """Add the columns that are missing."""
@@ -194,7 +194,7 @@ class SqliteStore(Store):
 
     def _add_column(self, field: str) -> None:
         try:
-            self._run(f"ALTER TABLE items ADD COLUMN {_quoted(field)}")
+            self._run(f"ALTER TABLE items ADD COLUMN {quoted(field)}")
         except StoreError as exc:
             raise StoreError(f'the field "{field}" cannot be a column, rename it ({exc.__cause__})') from exc
 
@@ -251,7 +251,7 @@ class SqliteStore(Store):
 
 @lru_cache(16)
 def _insert(fields: tuple[str, ...]) -> str:
-    names = (*_OWN, *map(_quoted, fields))
+    names = (*_OWN, *map(quoted, fields))
     return f"INSERT INTO items ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
 
 
@@ -264,10 +264,12 @@ def _objection(path: Path) -> str:
     return ""
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A name as SQL takes it."""
     return '"' + name.replace('"', '""') + '"'
 
 
-def _value(value: object) -> str | int | float | None:
+def column_value(value: object) -> str | int | float | None:
+    """A field of a row (from `to_item`) as a column holds it."""
     cell = to_cell(value)
     return str(cell) if isinstance(cell, int) and not -(2**63) <= cell < 2**63 else cell

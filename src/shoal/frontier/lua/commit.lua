@@ -5,6 +5,7 @@
 --         positions: {store, length, before}: before is the position when the rows were written ("" = not told);
 --         epoch: what the client's seen cache is good for;
 --         whole: false = these are only some of the links, and the outcomes are not to be applied yet
+--       3... fingerprint and msgpack of the Survey of each page that has one
 -- ->    {"ok", max_depth or "", fingerprint, ...}: of links that are not even remembered | {"lost", token, ...} | {"epoch", epoch}: something was forgotten, send all
 --       links again | {"moved"}: a position is another one than before, so the rows are not where they should be
 local outcomes, links, positions, epoch, whole = unpack(args)
@@ -52,6 +53,7 @@ for _, v in ipairs(whole and outcomes or {}) do
     end
   end
 end
+for at = 3, whole and #ARGV or 0, 2 do call('HSET', key('surveys'), ARGV[at], ARGV[at + 1]) end
 local _, dropped = add(links, true)
 for _, v in ipairs(whole and positions or {}) do call('HSET', key('positions'), v[1], v[2]) end
 save()

@@ -9,6 +9,7 @@ if found.state == 'queued' or found.state == 'overflow' then
 else
   drop_record(found.state, identity(name, {url, 0, 0, 0, 0, k}), name)
 end
+call('HDEL', key('surveys'), fingerprint)
 call('SREM', seen_key(bucket_of(fingerprint)), fingerprint)
 count('known', -1)
 count('epoch', 1)

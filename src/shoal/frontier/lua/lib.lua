@@ -27,6 +27,7 @@
 -- base:shapes:HOST hash    shape -> how many links of it the host has had
 -- base:names       hash    name of a host -> its host key, if politeness is by address
 -- base:contents    hash    digest -> URL that had this content first
+-- base:surveys     hash    fingerprint -> msgpack of a Survey, if the crawl keeps them
 -- base:positions   hash    store -> committed length
 -- base:workers     hash    worker -> msgpack {until, worker, ...}: a Beat
 -- base:producers   zset    name; score: until when it is open
