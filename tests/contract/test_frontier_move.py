@@ -94,7 +94,7 @@ def test_what_somebody_has_set_for_a_host_moves_along(filled, backends):
     before = {each.host: (each.set_delay_s, each.error_rate, each.failures) for each in filled.hosts()}
     for target in backends.values():
         moved = target.open("new")
-        moved.load(*filled.dump())
+        moved.load(filled.dump())
         after = {each.host: (each.set_delay_s, each.error_rate, each.failures) for each in moved.hosts()}
         assert after == before
         assert moved.tally("dead") == filled.tally("dead")

@@ -14,13 +14,13 @@ def stored(target, rows, crawl="shop"):
     """Write rows with a store, one page each."""
     recorded: list[int | None] = [None]
     store = open_store(target, crawl=crawl)
-    with store.open(committed=lambda: recorded[0], fresh=False) as position:
+    with store.open(committed=lambda name: recorded[0], fresh=False) as position:
         recorded[0] = position[1]
     for number, row in enumerate(rows, 1):
         lease = Lease(
             token=number, fingerprint=number, link=Link(f"http://a.test/{number}"), host="a.test", attempt=1
         )
-        with store.write([Outcome(lease, "done", items=(row,))], committed=lambda: recorded[0]) as position:
+        with store.write([Outcome(lease, "done", items=(row,))], committed=lambda name: recorded[0]) as position:
             recorded[0] = position[1]
     store.close()
 
