@@ -20,7 +20,8 @@ def stored(target, rows, crawl="shop"):
         lease = Lease(
             token=number, fingerprint=number, link=Link(f"http://a.test/{number}"), host="a.test", attempt=1
         )
-        with store.write([Outcome(lease, "done", items=(row,))], committed=lambda name: recorded[0]) as position:
+        outcomes = [Outcome(lease, "done", items=(row,))]
+        with store.write(outcomes, committed=lambda name: recorded[0]) as position:
             recorded[0] = position[1]
     store.close()
 
