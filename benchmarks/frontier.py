@@ -22,7 +22,7 @@ from tests.services import RedisServer
 
 from benchmarks.report import machine, publish, table, versions
 from shoal.frontier import Frontier, open_frontier
-from shoal.frontier.snapshot import CrawlState, HostState, PageState
+from shoal.frontier.snapshot import CrawlState, HostState, PageState, Snapshot
 from shoal.model import Limits, Link, Outcome
 from shoal.urls import fingerprint
 
@@ -191,7 +191,8 @@ def commits(places: Mapping[int, Place], rounds: int, pages: int) -> list[Cost]:
 def fill(frontier: Frontier, start: int, end: int) -> None:
     """Make pages known that are done."""
     marks = (fingerprint(page_url(number)) for number in range(start, end))
-    frontier.load(_state(), (), (PageState(fingerprint=mark, state="done") for mark in marks))
+    pages = (PageState(fingerprint=mark, state="done") for mark in marks)
+    frontier.load(Snapshot(_state(), pages=pages))
 
 
 def _state(delay_s: float = 0.0) -> CrawlState:
@@ -256,11 +257,9 @@ def all_due(place: Place, waiting: int) -> float:
 def _let_wait(frontier: Frontier, hosts: int) -> None:
     """So many hosts that have just been fetched from, with a delay of an hour and one more page each."""
     names = [f"wait-{number}.example.com" for number in range(hosts)]
-    frontier.load(
-        _state(delay_s=3_600.0),
-        (HostState(name, 1, True, 0.0, time.time(), 0.0, 0.1) for name in names),
-        (_queued(f"https://{name}/") for name in names),
-    )
+    hosts = (HostState(name, 1, True, 0.0, time.time(), 0.0, 0.1) for name in names)
+    pages = (_queued(f"https://{name}/") for name in names)
+    frontier.load(Snapshot(_state(delay_s=3_600.0), hosts=hosts, pages=pages))
 
 
 def _queued(url: str) -> PageState:

@@ -28,9 +28,12 @@ PATIENCE_S = 30
 _numbers = count()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """Debian's Chromium; where it is missing, CI fails and others skip the test."""
+    """Debian's Chromium; where it is missing, CI fails and others skip the test.
+
+    For one module only: while it is open, its event loop runs in this thread, and no other one can.
+    """
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(

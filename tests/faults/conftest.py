@@ -10,11 +10,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-
-pytest.register_assert_rewrite("tests.contract.invariants", "tests.faults.crawling")
-
-from tests.faults.crawling import Crawling  # noqa: E402 - its assertions are to be explained, too
-from tests.site import Site  # noqa: E402
+from tests.faults.crawling import Crawling
+from tests.site import Site
 
 ROUNDS = int(os.environ.get("FAULT_ROUNDS", "20"))
 

@@ -75,13 +75,13 @@ class Snapshot(NamedTuple):
     """All of it, in the order in which it is loaded."""
 
     crawl: CrawlState
-    names: Iterator[tuple[str, str]]
+    names: Iterable[tuple[str, str]] = ()
     """Names of hosts and their host keys, if politeness is by address."""
-    hosts: Iterator[HostState]
-    pages: Iterator[PageState]
-    contents: Iterator[tuple[int, str]]
+    hosts: Iterable[HostState] = ()
+    pages: Iterable[PageState] = ()
+    contents: Iterable[tuple[int, str]] = ()
     """Digests of contents, and which URL had each first."""
-    surveys: Iterator[Survey]
+    surveys: Iterable[Survey] = ()
     """What a report is to know of pages."""
 
 
