@@ -1114,7 +1114,7 @@ def export(
 
 def _rows(known: Frontier | None, source: str | None, crawl_name: str | None, history: bool) -> Rows:
     """The rows of a crawl, or of a place whose crawl need not be known."""
-    from shoal.export_current import current
+    from shoal.export.current import current
     from shoal.store.read import stored_rows
 
     if known is not None:

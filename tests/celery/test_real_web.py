@@ -85,7 +85,7 @@ def test_bad_servers_credentials_and_private_addresses(new_project, place, tmp_p
 
 
 def test_a_host_that_says_when_to_come_back_is_left_alone(new_project, place) -> None:
-    """Retry-After holds for all processes of a worker; a page of a host that is down becomes a dead letter."""
+    """Retry-After holds for all processes of a worker; a page of a dead host becomes a dead letter."""
 
     def answer(request: Request) -> Reply:
         if request.target == "/login" or server.count("/") > 1:

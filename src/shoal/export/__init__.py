@@ -105,12 +105,12 @@ def export_file(
         raise ConfigError(f"{output}: {kind} is not compressed as a whole: leave out the end of the name")
     with whole_file(output) as file:
         if kind == "sqlite":
-            from shoal.export_sqlite import export_sqlite
+            from shoal.export.sqlite import export_sqlite
 
             return export_sqlite(rows, file)
         if kind == "parquet":
             try:
-                from shoal.export_parquet import export_parquet
+                from shoal.export.parquet import export_parquet
             except ImportError:
                 raise missing("Parquet", "parquet") from None
             return export_parquet(rows, file)
