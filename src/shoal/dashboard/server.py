@@ -7,10 +7,12 @@ import gzip
 import hashlib
 import json
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from importlib.resources import files
 from itertools import chain
+from math import inf
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -28,6 +30,7 @@ from shoal.frontier.history import MINUTES
 from shoal.log import visible
 
 EVENT_S = 1.0
+NAMES_S = 60.0  # so much later new crawls may appear among the metrics
 SAMPLE_S = 5.0
 MOST_STREAMS = 64
 MOST_ROWS = 50
@@ -77,6 +80,8 @@ class Dashboard:
         self._guard = guard
         self._crawls = crawls
         self._latest = latest
+        self._known: list[str] = []
+        self._known_at = -inf
         self._desks: dict[str, Desk] = {}
         self._streams = 0
         self._over = asyncio.Event()
@@ -210,7 +215,9 @@ class Dashboard:
 
     async def _names(self) -> list[str]:
         found = await asyncio.to_thread(crawl_names, self._place)
-        return [name for name in found if not self._crawls or name in self._crawls]
+        self._known = [name for name in found if not self._crawls or name in self._crawls]
+        self._known_at = time.monotonic()
+        return self._known
 
     async def _desk(self, request: web.Request) -> Desk:
         name = request.query.get("crawl", "")
@@ -252,7 +259,8 @@ class Dashboard:
 
     async def _metrics(self, request: web.Request) -> web.Response:
         found = []
-        for name in await self._names():
+        stale = time.monotonic() - self._known_at > NAMES_S  # Redis looks through all its keys for them
+        for name in await self._names() if stale else self._known:
             desk = self._desks.setdefault(name, Desk(self._place, name))
             found.append(await desk.quick.ask(lambda frontier: list(metrics.frontier_families(frontier))))
         text = metrics.render(chain.from_iterable(found))
