@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,19 @@ pytest.register_assert_rewrite("tests.contract.invariants", "tests.faults.crawli
 settings.register_profile("default", deadline=None)  # machines are shared and noisy
 settings.register_profile("thorough", deadline=None, max_examples=2_000, stateful_step_count=100)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(autouse=True)
+def _loggers_as_before() -> Iterator[None]:
+    """What a test, or a library that it uses, does to the loggers of shoal ends with it."""
+    loggers = [
+        logging.getLogger(name) for name in list(logging.root.manager.loggerDict) if name.startswith("shoal")
+    ]
+    before = [(each.level, each.propagate, each.disabled, each.handlers[:]) for each in loggers]
+    yield
+    for logger, (level, propagate, disabled, handlers) in zip(loggers, before, strict=True):
+        logger.setLevel(level)
+        logger.propagate, logger.disabled, logger.handlers[:] = propagate, disabled, handlers
 
 
 @pytest.fixture(scope="session")

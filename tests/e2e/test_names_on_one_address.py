@@ -65,7 +65,10 @@ def test_names_on_one_address_share_one_delay_over_all_workers(
         assert set(asked.values()) == {1}
         assert len({request.connection for request in site.requests}) > 1
     gaps = [after - before for before, after in pairwise(times)]
-    assert len([gap for gap in gaps if gap < DELAY_S - TOLERANCE_S]) <= 1  # one may be held up on its way
+    close = [gap for gap in gaps if gap < DELAY_S - TOLERANCE_S]
+    assert (
+        len(close) <= len(gaps) / 5
+    )  # a request may be held up on its way; names apart would halve the gaps
     [host] = shoal("hosts", "--json", *place, "--crawl", "names").objects
     assert host["host"] == "127.0.0.1"
     assert host["done"] == len(asked)

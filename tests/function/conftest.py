@@ -33,6 +33,8 @@ from shoal.frontier import open_frontier
 NUMBERS = count()
 START_S = 60.0  # of a process, on a machine that is busy
 
+KILLS = 4
+
 
 class Answer(NamedTuple):
     """How an invocation ended."""
@@ -296,12 +298,14 @@ def drain(
 ) -> list[Any]:
     """Invoke it `at_once`, again and again until it is finished; every fifth is killed on its way.
 
+    But only in the first KILLS rounds: a page that was lost once more would be taken for what kills workers.
     invoke: is told after how many seconds to kill, kill_s at most. finished: whether an answer says so.
     """
     rng, answers = Random(1), []
     with ThreadPoolExecutor(at_once) as threads:
-        for _ in range(20):
-            kills = [rng.uniform(0.1, kill_s) if number % 5 == 0 else None for number in range(at_once)]
+        for turn in range(20):
+            fatal = at_once // 5 if turn < KILLS else 0
+            kills = [rng.uniform(0.1, kill_s) if number < fatal else None for number in range(at_once)]
             answers += threads.map(invoke, kills)
             if any(map(finished, answers[-at_once:])):
                 return answers
