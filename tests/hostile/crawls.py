@@ -55,6 +55,12 @@ async def _work(worker: Worker, within_s: float) -> None:
 
 
 def _belongings() -> Counter[str]:
-    """Connections and threads."""
-    connections = [each for each in psutil.Process().net_connections("inet") if each.status != "LISTEN"]
+    """Connections with servers of this process, and threads. Others, as to Redis, are not the crawl's."""
+    found = psutil.Process().net_connections("inet")
+    ours = {each.laddr.port for each in found if each.status == "LISTEN"}
+    connections = [
+        each
+        for each in found
+        if each.status != "LISTEN" and each.raddr and {each.laddr.port, each.raddr.port} & ours
+    ]
     return Counter(connections=len(connections), threads=threading.active_count())
