@@ -91,7 +91,7 @@ def _sqlite(file: str, crawl: str, limit: int) -> list[Item]:
 
 def _postgres(target: str, crawl: str, limit: int) -> list[Item]:
     try:
-        from shoal.store.postgres import latest_rows as read
+        from shoal.store.postgres_read import latest_rows as read
     except ImportError:
         raise ConfigError("PostgreSQL needs another package: pip install 'shoal[postgres]'") from None
     return read(target, crawl, limit)

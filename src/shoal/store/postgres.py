@@ -26,16 +26,13 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import LiteralString
 from urllib.parse import unquote
 
 import psycopg
-from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.rows import dict_row
 
 from shoal.errors import ConfigError, ShoalError, StoreError, StoreUnavailable
-from shoal.model import Item, Outcome
+from shoal.model import Outcome
 from shoal.store.base import Committed, Position, Store
 from shoal.store.encode import to_item
 from shoal.store.postgres_columns import NAME_BYTES, column_name
@@ -61,12 +58,6 @@ _SESSION = "SET lock_timeout = '30s'; SET enable_seqscan = off"
 _GENERATIONS = 2**48  # frontiers may keep numbers as doubles
 
 logging.getLogger("psycopg").setLevel(logging.ERROR)  # it warns of what it raises as well
-
-_LAST_BLOCKS = 64
-_LATEST: LiteralString = """
-    SELECT * FROM {items} WHERE ctid >= %s::tid AND crawl = %s ORDER BY stored_at DESC, idx DESC LIMIT %s
-"""
-_HIDDEN = {"crawl", "fingerprint", "idx", "token"}
 
 _FOR_NOW = ("08", "25006", "40", "42703", "42804", "53", "55", "57", "58")
 """Beginnings of the SQLSTATEs of what passes: no connection, read-only (a failover), conflicts, columns that
@@ -215,27 +206,6 @@ def _page(outcome: Outcome) -> Page:
         for item in outcome.items
     ]
     return Page(lease.fingerprint, lease.token, rows)
-
-
-def latest_rows(target: str, crawl: str, limit: int) -> list[Item]:
-    """The rows stored last, the latest first: as many of them as the last blocks of the table hold.
-
-    So it takes no longer for a longer table. Raises ConfigError and StoreUnavailable.
-    """
-    parameters = parameters_of(target)
-    table, schema = parameters.pop("table", "items"), parameters.pop("schema", "")
-    items = sql.Identifier(schema, table) if schema else sql.Identifier(table)
-    size = "SELECT pg_relation_size(%s::regclass) / current_setting('block_size')::int AS blocks"
-    try:
-        with psycopg.connect(make_conninfo("", **CONNECTION | parameters), row_factory=dict_row) as db:
-            (found,) = db.execute(size, [items.as_string(db)]).fetchall()
-            first = f"({max(0, found['blocks'] - _LAST_BLOCKS)},0)"
-            rows = db.execute(sql.SQL(_LATEST).format(items=items), [first, crawl, limit]).fetchall()
-    except psycopg.Error as exc:
-        raise StoreUnavailable(
-            f"cannot read the rows in {shown_database(parameters)}: {reason_of(exc)}"
-        ) from exc
-    return [{name: row[name] for name in row if name not in _HIDDEN} for row in rows]
 
 
 def _kind(exc: psycopg.Error, unreachable: type[ShoalError]) -> type[ShoalError]:

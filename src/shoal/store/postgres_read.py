@@ -1,17 +1,18 @@
-"""The rows of a crawl out of PostgreSQL, through a cursor of the server: it does not matter how many."""
+"""The rows of a crawl out of PostgreSQL: all, through a cursor of the server, or the latest."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, LiteralString, TypeAlias
 
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from psycopg.rows import dict_row
 
-from shoal.errors import StoreError
+from shoal.errors import StoreError, StoreUnavailable
 from shoal.model import Item
 from shoal.store.postgres import CONNECTION, parameters_of, reason_of, shown_database
 from shoal.store.postgres_columns import OWN, STORED_AT
@@ -20,6 +21,11 @@ from shoal.store.read import chosen_crawl
 
 AT_ONCE = 1_000  # rows in memory
 _OWN = frozenset({*OWN, STORED_AT})
+_LAST_BLOCKS = 64
+_LATEST: LiteralString = """
+    SELECT * FROM {items} WHERE ctid >= %s::tid AND crawl = %s ORDER BY stored_at DESC, idx DESC LIMIT %s
+"""
+_HIDDEN = {"crawl", "fingerprint", "idx", "token"}
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
@@ -47,6 +53,27 @@ def postgres_rows(target: str, crawl: str | None) -> Callable[[], Iterator[Item]
                 }
 
     return rows
+
+
+def latest_rows(target: str, crawl: str, limit: int) -> list[Item]:
+    """The rows stored last, the latest first: as many of them as the last blocks of the table hold.
+
+    So it takes no longer for a longer table. Raises ConfigError and StoreUnavailable.
+    """
+    parameters = parameters_of(target)
+    table, schema = parameters.pop("table", "items"), parameters.pop("schema", "")
+    items = _table(schema, table)
+    size = "SELECT pg_relation_size(%s::regclass) / current_setting('block_size')::int AS blocks"
+    try:
+        with psycopg.connect(make_conninfo("", **CONNECTION | parameters), row_factory=dict_row) as db:
+            (found,) = db.execute(size, [items.as_string(db)]).fetchall()
+            first = f"({max(0, found['blocks'] - _LAST_BLOCKS)},0)"
+            rows = db.execute(sql.SQL(_LATEST).format(items=items), [first, crawl, limit]).fetchall()
+    except psycopg.Error as exc:
+        raise StoreUnavailable(
+            f"cannot read the rows in {shown_database(parameters)}: {reason_of(exc)}"
+        ) from exc
+    return [{name: row[name] for name in row if name not in _HIDDEN} for row in rows]
 
 
 def _table(schema: str, name: str) -> sql.Identifier:
