@@ -86,7 +86,7 @@ class Sorter:
         """
         items: list[Item] = []
         links: list[Link] = []
-        page_url, reason, external = page.url, self._scope.reason, self._scope.external
+        page_url, follows, takes_all = page.url, self._scope.follows, self._scope.takes_all
         for result in results:
             if isinstance(result, Link):
                 link = result
@@ -94,7 +94,7 @@ class Sorter:
                     link = self._complete(link, page)  # it is not from `page.links`
                 if link.meta is not None or link.priority not in PRIORITIES:
                     _check(link)
-                if reason(link.url, page_url) is None or (external and self._scope.is_elsewhere(link.url)):
+                if takes_all or follows(link.url, page_url):
                     links.append(link)
             elif result is not None:
                 items.append(to_item(result))

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from itertools import chain
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypeVar, overload
 
@@ -185,17 +184,16 @@ class Page:
         obey_nofollow = self._obey_nofollow if obey_nofollow is None else obey_nofollow
         if obey_nofollow and "nofollow" in self.robots_directives:
             return []
+        hrefs: Iterable[str]
         if selector is None:
-            leads = self._leads(self._iframes if iframes is None else iframes)
+            hrefs = self._hrefs(self._iframes if iframes is None else iframes, obey_nofollow)
         else:
             inert = self._inert
             leads = (lead for lead in compile_selector(selector).leads(self._tree) if lead[0] not in inert)
-        if obey_nofollow:
-            leads = (lead for lead in leads if not _is_marked(lead[0], "nofollow"))
-        hrefs = dict.fromkeys(href for _, href in leads)
-        urls = dict.fromkeys(map(self._base.join, hrefs))
+            hrefs = (href for lead, href in leads if not (obey_nofollow and _is_marked(lead, "nofollow")))
+        urls = dict.fromkeys(map(self._base.join, dict.fromkeys(hrefs)))
         depth = self.depth + 1
-        return [Link(url=url, priority=priority, depth=depth, meta=meta) for url in urls if url is not None]
+        return [Link(url, priority, depth, "", (), False, meta) for url in urls if url is not None]
 
     def form(self, selector: str | None = None) -> Form:
         """The first form that matches, to be sent by a session; by default the first one with a password.
@@ -252,19 +250,22 @@ class Page:
         url = self.url if href is None else normalize(href, self.url) or self.url
         return Base(url, self._spelling, encodings.python_codec(self.encoding))
 
-    def _leads(self, iframes: bool) -> Iterator[tuple[Element | None, str]]:
-        """The links, in the order of the document, which has to be walked only if not all are `a`."""
+    def _hrefs(self, iframes: bool, obey_nofollow: bool) -> list[str]:
+        """What the links say, in the order of the document; it is walked only if not all of them are `a`."""
         tags = ("area", "link", "meta", "iframe", "frame") if iframes else ("area", "link", "meta")
         others = {e for tag in tags for e in self._all(tag) if tag != "link" or _is_marked(e, "next")}
         leading = {element for element in others if _href(element) is not None}
+        found = self._all("a")
         if leading:
-            leading.update(self._all("a"))
-            found = _hrefs((e for e in self._tree.iter_elements(("a", *tags)) if e in leading), _href)
-        else:
-            found = _hrefs(self._all("a"), _href)
+            leading.update(found)
+            found = [e for e in self._tree.iter_elements(("a", *tags)) if e in leading]
+        if obey_nofollow:
+            found = [element for element in found if not _is_marked(element, "nofollow")]
+        quick = not leading  # nearly all are an `a` with a href
+        hrefs = [href for e in found if (href := (e.attr("href") if quick else None) or _href(e)) is not None]
         target = _refresh(self.header("refresh") or "")
         url = None if target is None else Base(self.url, self._spelling).join(target)
-        return found if url is None else chain([(None, url)], found)  # browsers obey the header first
+        return hrefs if url is None else [url, *hrefs]  # browsers obey the header first
 
 
 class Form(Struct, frozen=True):

@@ -99,6 +99,11 @@ class Scope(Struct, frozen=True):
             homes = frozenset()
         return cls(mode, homes, tuple(map(compile_glob, allow)), tuple(map(compile_glob, deny)), external)
 
+    @property
+    def takes_all(self) -> bool:
+        """Whether every URL belongs."""
+        return self.mode == "any" and not self.allow and not self.deny
+
     def follows(self, url: str, page: str = "") -> bool:
         """Whether a link to a normalized URL is followed: it belongs, or is looked at all the same."""
         return self.reason(url, page) is None or (self.external and self.is_elsewhere(url))

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from shoal.errors import StoreError
 from shoal.frontier import Frontier
+from shoal.frontier.base import Sift
 from shoal.meter import Meter
 from shoal.model import Outcome
 from shoal.store.base import Store
@@ -22,11 +23,15 @@ log = logging.getLogger("shoal.settle")
 
 
 def settle(
-    frontier: Frontier, stores: Sequence[Store], outcomes: Sequence[Outcome], meter: Meter | None = None
+    frontier: Frontier,
+    stores: Sequence[Store],
+    outcomes: Sequence[Outcome],
+    meter: Meter | None = None,
+    sift: Sift | None = None,
 ) -> None:
     """Store the items of `outcomes`, in each of the stores, and commit them.
 
-    meter: is told what was committed, as it was committed.
+    meter: is told what was committed, as it was committed. sift: see `Frontier.commit`.
 
     Outcomes whose lease was lost are dropped: their pages are being done by somebody else. So it does no
     harm to settle outcomes again after an error. A page whose items the store refuses becomes a dead letter.
@@ -37,9 +42,9 @@ def settle(
     outcomes = _without_duplicates(frontier, outcomes)
     while outcomes:
         try:
-            lost = _write_and_commit(frontier, stores, outcomes, meter)
+            lost = _write_and_commit(frontier, stores, outcomes, meter, sift)
         except StoreError as error:
-            _settle_one_by_one(frontier, stores, outcomes, meter, error)
+            _settle_one_by_one(frontier, stores, outcomes, meter, sift, error)
             return
         if not lost:
             return
@@ -73,7 +78,11 @@ def _told_apart(outcome: Outcome, owner: str) -> Outcome:
 
 
 def _write_and_commit(
-    frontier: Frontier, stores: Sequence[Store], outcomes: Sequence[Outcome], meter: Meter
+    frontier: Frontier,
+    stores: Sequence[Store],
+    outcomes: Sequence[Outcome],
+    meter: Meter,
+    sift: Sift | None,
 ) -> frozenset[int]:
     began = time.perf_counter()
     with ExitStack() as writing:
@@ -81,7 +90,7 @@ def _write_and_commit(
             writing.enter_context(store.write(outcomes, committed=frontier.position)) for store in stores
         ]
         written = time.perf_counter()
-        lost = frontier.commit(outcomes, positions=positions)
+        lost = frontier.commit(outcomes, positions=positions, sift=sift)
         if not lost:
             store_s = written - began if stores else 0.0
             meter.committed(outcomes, store_s, time.perf_counter() - written)
@@ -93,12 +102,13 @@ def _settle_one_by_one(
     stores: Sequence[Store],
     outcomes: Sequence[Outcome],
     meter: Meter,
+    sift: Sift | None,
     error: StoreError,
 ) -> None:
     """Some row of the batch does not fit: let the other pages through, and bury the page that has it."""
     if len(outcomes) > 1:
         for outcome in outcomes:
-            settle(frontier, stores, [outcome], meter)
+            settle(frontier, stores, [outcome], meter, sift)
     elif outcomes[0].items:
         for store in stores:
             with store.write((), committed=frontier.position):
@@ -107,6 +117,6 @@ def _settle_one_by_one(
         refused = replace(
             outcomes[0], state="dead", reason=NOT_STORABLE, error=str(error), items=(), visit=None
         )
-        settle(frontier, stores, [refused], meter)
+        settle(frontier, stores, [refused], meter, sift)
     else:
         raise error

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Iterable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,8 +30,6 @@ CALENDAR = "trap: calendar"
 SHAPE = "trap: too many of one shape"
 QUERIES = "trap: too many queries"
 DUPLICATE = "trap: duplicate content"
-
-MOST_KNOWN = 16_384  # URLs whose judgement is remembered: most links of a page are on the page before, too
 
 
 class Rules(Struct, frozen=True):
@@ -69,20 +66,9 @@ class Rules(Struct, frozen=True):
             quotas.append(Quota(QUERIES, digest(f"path {path}".encode()), self.max_per_path))
         return tuple(quotas)
 
-
-class Sieve:
-    """Marks the links that pages have for the frontier, by the rules."""
-
-    def __init__(self, rules: Rules, year: int) -> None:
-        """year: the present one."""
-        self._mark = lru_cache(MOST_KNOWN)(lambda url: (rules.cut(url, year), rules.quotas(url)))
-
-    def sift(self, links: Sequence[Link]) -> tuple[Link, ...]:
-        """The links, with what traps say of them."""
-        return tuple(map(self._sifted, links))
-
-    def _sifted(self, link: Link) -> Link:
-        trap, quotas = self._mark(link.url)
+    def marked(self, link: Link, year: int) -> Link:
+        """The link, with what they say of it in the year `year`."""
+        trap, quotas = self.cut(link.url, year), self.quotas(link.url)
         return replace(link, trap=trap, quotas=quotas) if trap or quotas else link
 
 

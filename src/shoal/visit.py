@@ -39,7 +39,6 @@ from shoal.parse import Page
 from shoal.policy import Dead, Read, Redirect, Retry, Verdict, follow, judge, retry, sign_of
 from shoal.robots import Rules
 from shoal.sitemap import MAX_BYTES
-from shoal.traps import Sieve
 from shoal.urls import Wildcard, digest, fingerprint, normalize, path_query, without_credentials
 
 REDIRECTED = "redirect"
@@ -68,8 +67,6 @@ class Visitor:
         self._spelling = crawl.spelling()
         self._scope = crawl.scope()
         self._sorter = handle.Sorter(crawl)
-        rules = crawl.traps()
-        self._sieve = None if rules is None else Sieve(rules, time.gmtime().tm_year)
         self._load = load
         self._lister = Lister(crawl)
         self._listing = asyncio.Lock()  # one at a time: a long one takes much memory
@@ -94,8 +91,6 @@ class Visitor:
                 self._load.drop(attempt.size_bytes)
         if self._settings.survey:
             outcome = replace(outcome, survey=attempt.survey(outcome))
-        if self._sieve is not None and outcome.links:
-            outcome = replace(outcome, links=self._sieve.sift(outcome.links))
         if log.isEnabledFor(logging.DEBUG):
             _log_page(outcome, self._crawl.name)
         if outcome.pause_s > 0:

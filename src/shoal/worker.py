@@ -98,6 +98,8 @@ class Worker:
         self._since = time.time()
         self._tended_at = time.monotonic() - TEND_S
         self._visited = 0  # since then
+        rules = crawl.traps()
+        self._sift = None if rules is None else partial(rules.marked, year=time.gmtime().tm_year)
         self._lookups = frontier.lookups if crawl.settings.politeness == "address" else None
         self._lost: frozenset[int] = frozenset()  # leases, in times of trouble
         self._thread = ThreadPoolExecutor(1, "shoal-frontier")
@@ -198,6 +200,7 @@ class Worker:
             self._stores,
             [replace(outcome, age_s=outcome.age_s + now - ended_at) for ended_at, outcome in finished],
             self._load.meter,
+            self._sift,
         )
         del self._finished[: len(finished)]  # whatever goes wrong from here on, these are committed
         self._load.settled(len(finished), time.monotonic() - now)

@@ -125,6 +125,25 @@ def test_empty_batches_are_fine(frontier):
     assert frontier.stats(now=NOW) == Stats(finished=True)
 
 
+def test_links_that_may_be_new_are_sifted(frontier):
+    """They go in as the sieve gives them; what the process knows to be seen is not even asked about."""
+    asked = []
+
+    def sift(link):
+        asked.append(link.url)
+        return replace(link, trap="trap: test") if link.url == B else link
+
+    add(frontier, A)
+    (page,) = lease(frontier)
+    assert not frontier.commit([done(page, links=(Link(B), Link(C)))], sift=sift, now=NOW)
+    (page,) = lease(frontier)
+    assert (page.link.url, sorted(asked)) == (C, [B, C])
+    assert not frontier.commit([done(page, links=(Link(B), Link(C)))], sift=sift, now=NOW)
+    assert len(asked) == 2
+    stats = frontier.stats(now=NOW)
+    assert (stats.done, stats.skipped, stats.queued) == (2, 1, 0)
+
+
 def test_large_batches_are_fine(frontier):
     """Verbs take batches of any size."""
     frontier.configure(Limits(per_host=5000))

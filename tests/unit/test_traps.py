@@ -17,7 +17,6 @@ from shoal.traps import (
     SHAPE,
     TOO_LONG,
     Rules,
-    Sieve,
     calendar_year,
     repeats,
     shape,
@@ -138,11 +137,10 @@ def test_quotas_are_asked_for_only_where_there_is_a_rule() -> None:
 
 
 def test_links_are_marked_and_others_left_as_they_are() -> None:
-    """A sieve tells the frontier what to do with each link."""
+    """So that the frontier knows what to do with each link."""
     plain, bad = Link("http://a.test/x"), Link("http://a.test/a/a/a", priority=3)
-    sifted = Sieve(Rules(), YEAR).sift((plain, bad))
-    assert sifted[0] is plain
-    assert sifted[1] == replace(bad, trap=REPEATS)
+    assert Rules().marked(plain, YEAR) is plain
+    assert Rules().marked(bad, YEAR) == replace(bad, trap=REPEATS)
 
 
 @given(st.lists(st.sampled_from(["a", "b", "", "7", "x-1", "2045", "07", "date", "?", "&y=1"]), max_size=60))

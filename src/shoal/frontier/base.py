@@ -28,8 +28,8 @@ Verbs are synchronous and take batches; one object belongs to one crawl and one 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Literal, Self
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Literal, Self, TypeAlias
 
 from shoal.errors import ConfigError
 from shoal.frontier.snapshot import Snapshot
@@ -50,6 +50,9 @@ from shoal.model import (
     Survey,
     WorkerRecord,
 )
+
+Sift: TypeAlias = Callable[[Link], Link]
+"""Says what trap rules make of a link."""
 
 MOST_CUT = 1_000
 """So many links that a rule cuts on a host are known, as skipped; further ones are counted and forgotten."""
@@ -111,6 +114,7 @@ class Frontier(ABC):
         outcomes: Sequence[Outcome],
         *,
         positions: Sequence[tuple[str, int]] = (),
+        sift: Sift | None = None,
         now: float | None = None,
     ) -> frozenset[int]:
         """Apply all outcomes with their links, or, if any lease is no longer held, none of them.
@@ -120,7 +124,8 @@ class Frontier(ABC):
 
         `positions`, each (store, length), are recorded in the same step, see `position()`.
         Items are kept only by a frontier that is its own store (`keeps_items`).
-        The outcome's links get the leased page as their parent. While `max_queued` are queued, a link goes to
+        The outcome's links get the leased page as their parent. `sift` is asked about those that may be new,
+        and they go in as it gives them. While `max_queued` are queued, a link goes to
         the overflow, unless it is delayed or its host has nothing queued that is due and of its priority or
         higher; so it does while others of its host and priority are there. Links return as soon as their
         host has nothing left that is due and of their priority or higher, first in first out: as many of one

@@ -21,7 +21,7 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from shoal.errors import ConfigError, FrontierError, FrontierUnavailable
-from shoal.frontier.base import Frontier, check_priority, worker_records
+from shoal.frontier.base import Frontier, Sift, check_priority, worker_records
 from shoal.frontier.history import MINUTES, in_ms, pack_minute, read_minute, window
 from shoal.frontier.host_keys import ByAddress, HostKey
 from shoal.frontier.redis_server import Bell, Server, escaped
@@ -76,7 +76,7 @@ HOSTS_CHUNK = 5_000  # the same for what is passed over in Redis at less cost
 CHUNK = 200  # of a list that is worked through in steps: each blocks Redis for 2 or 3 ms
 FULL_S = 1.0  # how often to ask whether Redis has memory again
 MOST_REJECT_BYTES = 1_000
-SEEN_CAPACITY = 262_144
+SEEN_CAPACITY = 131_072
 
 Key = TypeVar("Key")
 log = logging.getLogger("shoal.frontier")
@@ -184,18 +184,17 @@ class RedisFrontier(Frontier):
         outcomes: Sequence[Outcome],
         *,
         positions: Sequence[tuple[str, int]] = (),
+        sift: Sift | None = None,
         now: float | None = None,
     ) -> frozenset[int]:
-        found: dict[tuple[int, int], Link] = {}  # one that is too deep may come again less deep
-        for link in (link for outcome in outcomes for link in outcome.links):
-            found.setdefault((fingerprint(link.url, link.key), link.depth), link)
         packed = [pack_outcome(outcome) for outcome in outcomes]
         surveys = [pack_survey(outcome.survey) for outcome in outcomes if outcome.survey is not None]
-        host_key = self._key_of_new(found.values())
         while True:
-            new = [
-                pack_found_link(link, host_key) for (mark, _), link in found.items() if mark not in self._seen
-            ]
+            found: dict[tuple[int, int], Link] = {}  # one that is too deep may come again less deep
+            for link in self._seen.unknown(link for outcome in outcomes for link in outcome.links):
+                found.setdefault((fingerprint(link.url, link.key), link.depth), link)
+            host_key = self._key_of_new(found.values())
+            new = [pack_found_link(sift(link) if sift else link, host_key) for link in found.values()]
             answer, *rest = self._send_commit(packed, new, surveys, positions, now)
             if answer == b"epoch":
                 self._keep_up(rest[0].decode())
@@ -209,8 +208,10 @@ class RedisFrontier(Frontier):
                 return lost
             self._held.difference_update(outcome.lease.token for outcome in outcomes)
             deepest, dropped = int(rest[0]) if rest[0] != b"" else None, set(map(int, rest[1:]))
-            self._seen.update(
-                mark for mark, depth in found if (deepest is None or depth <= deepest) and mark not in dropped
+            self._seen.learn(
+                link
+                for (mark, depth), link in found.items()
+                if (deepest is None or depth <= deepest) and mark not in dropped
             )
             return frozenset()
 

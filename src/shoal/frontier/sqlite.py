@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from shoal.errors import ConfigError
-from shoal.frontier.base import Frontier, check_priority, worker_records
+from shoal.frontier.base import Frontier, Sift, check_priority, worker_records
 from shoal.frontier.host_keys import ByAddress
 from shoal.frontier.seen import SeenCache
 from shoal.frontier.snapshot import Snapshot, chunked
@@ -136,7 +136,7 @@ class SqliteFrontier(Frontier):
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise
-        self._seen.update(step.seen)
+        self._seen.learn(step.seen)
         self._keep_up(step)
 
     @contextmanager
@@ -162,7 +162,7 @@ class SqliteFrontier(Frontier):
     def add(self, links: Iterable[Link], *, now: float | None = None) -> int:
         links = self._met(links)
         with self._step(now) as step:
-            return step.add(((link, None) for link in links), self._seen)
+            return step.add([(links, None)], self._seen)
 
     def lease(self, limit: int, seconds: float, *, worker: str, now: float | None = None) -> Grant:
         with self._step(now) as step:
@@ -180,6 +180,7 @@ class SqliteFrontier(Frontier):
         outcomes: Sequence[Outcome],
         *,
         positions: Sequence[tuple[str, int]] = (),
+        sift: Sift | None = None,
         now: float | None = None,
     ) -> frozenset[int]:
         self._met(link for outcome in outcomes for link in outcome.links)
@@ -191,8 +192,8 @@ class SqliteFrontier(Frontier):
                     step.promote()  # a host has what is due
                 step.finish(outcomes, held)
                 step.keep_surveys(each.survey for each in outcomes if each.survey is not None)
-                found = ((link, held[each.lease.token].page) for each in outcomes for link in each.links)
-                step.add(found, self._seen)
+                found = ((each.links, held[each.lease.token].page) for each in outcomes if each.links)
+                step.add(found, self._seen, sift)
                 if self.keeps_items:
                     step.keep_items(outcomes, held)
                 else:

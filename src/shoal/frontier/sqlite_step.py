@@ -16,7 +16,7 @@ import msgspec
 
 from shoal.caution import GIVEN_UP, WELL, given_up_after
 from shoal.errors import FrontierError
-from shoal.frontier.base import AT_ONCE, check_priority
+from shoal.frontier.base import AT_ONCE, Sift, check_priority
 from shoal.frontier.history import GAINS, MINUTES, in_ms, minute_of, pack_minute, read_minute, window
 from shoal.frontier.host_keys import HostKey
 from shoal.frontier.seen import SeenCache
@@ -66,7 +66,8 @@ class Step:
         self.db = db
         self.id = crawl_id
         self.now = now
-        self.seen: dict[int, object] = {}
+        self.seen: list[Link] = []
+        """What the step has found to be known, or made known."""
         self._hosts: dict[int, HostRow] = {}
         self._ages: Counter[int] = Counter()
         self.cuts = Cuts(db, crawl_id)
@@ -278,23 +279,24 @@ class Step:
 
     # --- links in -------------------------------------------------------------------------
 
-    def add(self, links: Iterable[tuple[Link, int | None]], seen: SeenCache) -> int:
-        """Make the links known that are new; each comes with the page that it was found on, if any."""
+    def add(
+        self, found: Iterable[tuple[Iterable[Link], int | None]], seen: SeenCache, sift: Sift | None = None
+    ) -> int:
+        """Make the links known that are new; they come with the page that they were found on, if any."""
         deepest = self.limits.max_depth
-        found: dict[int, tuple[Link, int | None]] = {}
-        for link, parent in links:
-            if deepest is not None and link.depth > deepest:
-                continue
-            mark = fingerprint(link.url, link.key)
-            if mark not in seen and mark not in found:
-                found[mark] = link, parent
-        known = self._known(list(found))
-        self.seen.update(dict.fromkeys(known))
+        asked: dict[int, tuple[Link, int | None]] = {}
+        for links, parent in found:
+            for link in seen.unknown(links):
+                if deepest is None or link.depth <= deepest:
+                    asked.setdefault(fingerprint(link.url, link.key), (link, parent))
+        known = self._known(list(asked))
+        self.seen += [asked[mark][0] for mark in known]
         hosts: dict[str, HostRow] = {}
         new = [
             page
-            for mark, (link, parent) in found.items()
-            if mark not in known and (page := self._new_page(mark, link, parent, hosts))
+            for mark, (link, parent) in asked.items()
+            if mark not in known
+            and (page := self._new_page(mark, sift(link) if sift else link, parent, hosts))
         ]
         self.db.executemany(
             "INSERT INTO pages (crawl, fingerprint, host, url, state, priority, depth, not_before, parent,"
@@ -318,7 +320,7 @@ class Step:
         rule = link.trap or self.cuts.full(host.id, link.quotas)
         if rule and not self.cuts.count(host.id, rule):
             return None
-        self.seen[mark] = None
+        self.seen.append(link)
         delayed = not rule and link.delay_s > 0
         return (
             self.id,

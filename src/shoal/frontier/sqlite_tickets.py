@@ -27,7 +27,7 @@ class SqliteTickets(Tickets):
     def add(self, links: Iterable[Link], *, now: float | None = None) -> tuple[int, list[Ticket]]:
         links = self._frontier._met(links)
         with self._slots(now) as slots:
-            new = slots.step.add(((link, None) for link in links), self._frontier._seen)
+            new = slots.step.add([(links, None)], self._frontier._seen)
             return new, slots.mint()
 
     def mint(self, *, now: float | None = None) -> list[Ticket]:

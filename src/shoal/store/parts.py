@@ -196,7 +196,11 @@ class PartStore(Store, Generic[Batch]):
         parts = self._parts()
         taken = {_mark(worker) for worker in busy()} | {self._mark}  # asked after the parts, and see `_mend`
         for writer in {part.writer for part in parts if not part.writer.startswith(tuple(taken))}:
-            self._mend([part for part in parts if part.writer == writer], committed(self._named(writer)) or 0)
+            position = committed(self._named(writer)) or 0
+            while not self._mend([part for part in parts if part.writer == writer], position):
+                before, parts = parts, self._parts()
+                if parts == before:
+                    raise self._rows_missing()
 
     def close(self) -> None:
         """See `Store.close`."""
@@ -249,7 +253,7 @@ class PartStore(Store, Generic[Batch]):
         while self._own and self._own[-1].part.end > position:
             part = self._own[-1].part
             if part.start < position:
-                self._shorten(part, position)
+                self._shorten(part, position, self._read(part))
                 self._own.insert(-1, _Own(part._replace(end=position), self.most_bytes))
             self._own.pop()
             self._doomed.append(part)
@@ -292,36 +296,41 @@ class PartStore(Store, Generic[Batch]):
         self._doomed += [own.part for own in parts]
         self._remove_doomed()
 
-    def _mend(self, parts: Sequence[Part], position: int) -> None:
-        """Leave of a dead writer what is committed, once. Others may be doing the same at the same time.
+    def _mend(self, parts: Sequence[Part], position: int) -> bool:
+        """Leave of a dead writer what is committed, once; returns False if some of that is not there.
 
-        Only names are removed that nobody will ever use again.
+        Others may be doing the same at the same time, and have replaced what was seen here. Only names are
+        removed that nobody will ever use again.
         """
         end, kept, doomed = 0, set(), []
         for part in sorted(parts, key=lambda part: (part.start, -part.end)):
             if part.start >= position or part.end <= end:  # not committed, or within a larger one
                 doomed.append(part)
             elif part.start > end:
-                raise self._rows_missing()
+                return False
             else:
                 if part.end > position:
-                    self._shorten(part, position)
+                    content = self._folder.get(part.name(self.suffix))
+                    if content is None:
+                        return False
+                    self._shorten(part, position, content)
                     doomed.append(part)
                 end = min(part.end, position)
                 kept.add(part._replace(end=end))
         if end < position:
-            raise self._rows_missing()
+            return False
         for part in doomed:
             if part not in kept:
                 log.info(
                     "removed from %s what was not committed: %s", self._folder.shown, part.name(self.suffix)
                 )
                 self._folder.delete(part.name(self.suffix))
+        return True
 
-    def _shorten(self, part: Part, position: int) -> None:
+    def _shorten(self, part: Part, position: int, content: bytes) -> None:
         """Write it again with less; the longer one stays for now."""
-        content = self._head(self._read(part), position - part.start)
-        self._folder.put(part._replace(end=position).name(self.suffix), content)
+        head = self._head(content, position - part.start)
+        self._folder.put(part._replace(end=position).name(self.suffix), head)
 
     def _read(self, part: Part) -> bytes:
         content = self._folder.get(part.name(self.suffix))
