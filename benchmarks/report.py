@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import re
+import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.measure import ROOT
+from tests.services import RedisServer
+
+from benchmarks.measure import PEERS_PYTHON, ROOT
 
 PAGE = ROOT / "docs" / "reference" / "benchmarks.md"
 
@@ -40,6 +43,26 @@ def machine() -> str:
 def versions(*packages: str) -> str:
     """Return the versions of installed packages."""
     return ", ".join(f"{package} {version(package)}" for package in packages)
+
+
+def peer_versions() -> str:
+    """Return the versions of those that shoal is compared with."""
+    code = (
+        "from importlib.metadata import version as v; import sys;"
+        "print(', '.join(f'{p} {v(p)}' for p in sys.argv[1:]))"
+    )
+    names = ("Scrapy", "scrapy-redis", "crawlee", "celery", "Twisted", "lxml", "selectolax", "uvloop")
+    return subprocess.check_output([PEERS_PYTHON, "-c", code, *names], text=True).strip()
+
+
+def nginx_version() -> str:
+    answer = subprocess.run(["nginx", "-v"], capture_output=True, text=True, check=True).stderr
+    return answer.strip().removeprefix("nginx version: ")
+
+
+def redis_version() -> str:
+    with RedisServer() as server, server.client() as client:
+        return f"redis-server {client.info('server')['redis_version']}"
 
 
 def _kernel() -> str:
