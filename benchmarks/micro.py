@@ -234,15 +234,15 @@ def on_redis(opened: ExitStack) -> dict[str, Step]:
 # --- the run ----------------------------------------------------------------------------------------
 
 
-def measure() -> dict[str, Figure]:
+def measure(repeats: int = REPEATS) -> dict[str, Figure]:
     """The best of each step and of each reference."""
     with ExitStack() as opened:
         steps = pure_steps() | on_sqlite(opened) | on_redis(opened)
-        return {name: _best(step) for name, step in steps.items()}
+        return {name: _best(step, repeats) for name, step in steps.items()}
 
 
-def _best(step: Step) -> Figure:
-    taken = [(step.run(), step.reference_run()) for _ in range(REPEATS)]
+def _best(step: Step, repeats: int) -> Figure:
+    taken = [(step.run(), step.reference_run()) for _ in range(repeats)]
     step_s, reference_s = map(min, zip(*taken, strict=True))
     return Figure(1e6 * step_s, step.reference, 1e6 * reference_s)
 

@@ -1,4 +1,4 @@
-"""Where results go: the page docs/reference/benchmarks.md, one part per benchmark."""
+"""Where results go: into pages of docs/, one part per benchmark."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tests.services import RedisServer
 
 from benchmarks.measure import PEERS_PYTHON, ROOT
 
-PAGE = ROOT / "docs" / "reference" / "benchmarks.md"
+PAGES = (ROOT / "docs" / "reference" / "benchmarks.md", ROOT / "docs" / "explanation" / "speed.md")
 
 
 def publish(part: str, text: str) -> None:
-    """Print a result, and put it in its place in the page, between the comments that name the part."""
+    """Print a result, and put it in its place: between the comments that name the part, in one page."""
     print(text)
     start, end = f"<!-- {part}: begin -->\n", f"<!-- {part}: end -->"
-    page = PAGE.read_text(encoding="utf-8")
-    before, rest = page.split(start)
+    (page,) = (page for page in PAGES if start in page.read_text(encoding="utf-8"))
+    before, rest = page.read_text(encoding="utf-8").split(start)
     after = rest.split(end)[1]
-    PAGE.write_text(f"{before}{start}{text.strip()}\n{end}{after}", encoding="utf-8")
+    page.write_text(f"{before}{start}{text.strip()}\n{end}{after}", encoding="utf-8")
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

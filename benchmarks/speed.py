@@ -31,6 +31,8 @@ EMBEDDED, ONE, TWO = "shoal", "shoal on Redis, 1 process", "shoal on Redis, 2 pr
 FETCH, PARSE = "limit: fetch", "limit: fetch and parse"
 SCRAPY, LEAN, STRIPPED = "Scrapy", "Scrapy, lean", "Crawlee, stripped"
 ROUNDS, PAGES = 5, 20_000
+PAGE_BITS = 8 * 30 * 1024
+DAY_S = 86_400
 SLOW_PAGES, SLOW_HOSTS = 2_500, 2
 """As many pages for each host as on the whole site: so a page has as many different links."""
 LEAST_MS = 0.01
@@ -178,6 +180,22 @@ def in_short(turns: Mapping[str, Sequence[Turn]]) -> str:
     return table(["shoal", "median", *(f"round {number + 1}" for number in range(len(shoal)))], rows)
 
 
+def a_day(turns: Mapping[str, Sequence[Turn]]) -> str:
+    """How many pages a day: measured with one and two processes, and reckoned from their CPU for more."""
+    cpu_ms, redis_ms = (middle(turns[TWO], field) for field in ("cpu_ms", "redis_ms"))
+    rates = {
+        "one process, SQLite": middle(turns[EMBEDDED], "pages_per_s"),
+        "two processes, Redis and the web server beside them": middle(turns[TWO], "pages_per_s"),
+        **{f"{cores} cores, reckoned": 1000 * cores / (cpu_ms + redis_ms) for cores in (1, 2, 4, 16)},
+        "as many as one Redis serves, reckoned": 1000 / redis_ms,
+    }
+    rows = [
+        [name, f"{rate:,.0f}", f"{rate * DAY_S / 1e6:,.0f}", f"{rate * PAGE_BITS / 1e6:,.0f}"]
+        for name, rate in rates.items()
+    ]
+    return table(["crawl", "pages/s", "million pages a day", "Mbit/s of pages"], rows)
+
+
 def _times(taken: Sequence[Turn], by: Sequence[Turn], field: str) -> list[float]:
     """What it was in each round, in terms of another one."""
     return [getattr(each, field) / getattr(unit, field) for each, unit in zip(taken, by, strict=True)]
@@ -199,6 +217,7 @@ def main(
         print(crawlers_table(turns))
         return
     used = versions("shoal", "aiohttp", "turbohtml", "upa-url", "uvloop", "msgspec", "redis")
+    publish("a-day", a_day(turns))
     publish(
         "speed",
         f"{in_short(turns)}\n{crawlers_table(turns)}\n{rounds} rounds. {machine()}"
