@@ -35,8 +35,6 @@ PAGE_BITS = 8 * 30 * 1024
 DAY_S = 86_400
 SLOW_PAGES, SLOW_HOSTS = 2_500, 2
 """As many pages for each host as on the whole site: so a page has as many different links."""
-LEAST_MS = 0.01
-"""Redis costs more, for a page, if it is used at all."""
 
 
 class Crawler(NamedTuple):
@@ -49,6 +47,8 @@ class Crawler(NamedTuple):
     """When to end it, if it does not end by itself."""
     doubled: int = 0
     """So many pages may come out twice."""
+    has_redis: bool = False
+    """Whether it uses Redis."""
 
 
 def command(line: Callable[[Place], Sequence[object]]) -> Start:
@@ -102,17 +102,17 @@ def is_all_fetched(place: Place) -> bool:
 
 CRAWLERS: Mapping[str, Crawler] = {
     EMBEDDED: Crawler(command(lambda place: shoal_command(place.site.start, place.work))),
-    ONE: Crawler(command(on_redis(1))),
-    TWO: Crawler(command(on_redis(2))),
+    ONE: Crawler(command(on_redis(1)), has_redis=True),
+    TWO: Crawler(command(on_redis(2)), has_redis=True),
     FETCH: Crawler(command(limit("fetch"))),
     PARSE: Crawler(command(limit("parse"))),
     SCRAPY: Crawler(command(peer("scrapy_peer.py", "memory")), is_slow=True, doubled=1),
     LEAN: Crawler(command(peer("scrapy_peer.py", "lean")), is_slow=True, doubled=1),
-    "scrapy-redis, 2 processes": Crawler(scrapy_redis, True, is_all_fetched, doubled=1),
+    "scrapy-redis, 2 processes": Crawler(scrapy_redis, True, is_all_fetched, doubled=1, has_redis=True),
     "Crawlee": Crawler(command(peer("crawlee_peer.py", "usual")), is_slow=True),
     STRIPPED: Crawler(command(peer("crawlee_peer.py", "stripped")), is_slow=True),
     "Celery, a message per URL": Crawler(
-        partial(message_per_url, python=PEERS_PYTHON, reader="lxml"), True, is_all_done
+        partial(message_per_url, python=PEERS_PYTHON, reader="lxml"), True, is_all_done, has_redis=True
     ),
 }
 
@@ -151,7 +151,6 @@ def crawlers_table(turns: Mapping[str, Sequence[Turn]]) -> str:
 
 def _row(name: str, taken: Sequence[Turn], shoal: Sequence[Turn]) -> list[str]:
     times = _times(taken, shoal, "cpu_ms")
-    redis_ms = middle(taken, "redis_ms")
     return [
         name,
         f"{taken[0].pages:,}",
@@ -159,7 +158,7 @@ def _row(name: str, taken: Sequence[Turn], shoal: Sequence[Turn]) -> list[str]:
         f"{statistics.median(times):.2f}",
         ", ".join(f"{each:.2f}" for each in times),
         f"{middle(taken, 'pages_per_s'):,.0f}",
-        f"{redis_ms:.3f}" if redis_ms > LEAST_MS else "",
+        f"{middle(taken, 'redis_ms'):.3f}" if CRAWLERS[name].has_redis else "",
         f"{middle(taken, 'start_s'):.2f}",
         f"{middle(taken, 'peak_mb'):.0f}",
         f"{middle(taken, 'others_cores'):.2f}",
@@ -186,7 +185,7 @@ def a_day(turns: Mapping[str, Sequence[Turn]]) -> str:
     rates = {
         "one process, SQLite": middle(turns[EMBEDDED], "pages_per_s"),
         "two processes, Redis and the web server beside them": middle(turns[TWO], "pages_per_s"),
-        **{f"{cores} cores, reckoned": 1000 * cores / (cpu_ms + redis_ms) for cores in (1, 2, 4, 16)},
+        **{f"{cores} cores, reckoned": 1000 * cores / (cpu_ms + redis_ms) for cores in (2, 4, 16)},
         "as many as one Redis serves, reckoned": 1000 / redis_ms,
     }
     rows = [
