@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -155,9 +156,16 @@ def follow(start: Callable[[], Processes], site: Site, is_over: Callable[[], boo
                 each.wait()
     seconds, total_s = time.time() - began, sum(cpu_s.values())
     others = (_busy_s(site) - busy - total_s) / seconds
-    first_at = site.first_fetch_at()
-    start_s = max((used_s for at, used_s in samples if at <= first_at), default=0.0)
-    return Cost(site.pages, seconds, total_s, start_s, peak_mb, others)
+    samples.append((began + seconds, total_s))
+    return Cost(site.pages, seconds, total_s, _used_at(site.first_fetch_at(), samples), peak_mb, others)
+
+
+def _used_at(moment: float, samples: Sequence[tuple[float, float]]) -> float:
+    """The CPU seconds used by then: on the line between the samples before and after it."""
+    for (at, used_s), (later, more_s) in pairwise(samples):
+        if at <= moment < later:
+            return used_s + (more_s - used_s) * (moment - at) / (later - at)
+    raise ValueError("it is not within the samples")
 
 
 def _ended(process: subprocess.Popen[bytes], *, told: bool) -> float | None:

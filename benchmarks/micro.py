@@ -27,30 +27,23 @@ from urllib.parse import urljoin
 import lxml.html
 import redis
 
-from benchmarks import site
+from benchmarks import pages
 from benchmarks.frontier import Place, redis_place, sqlite_place
 from benchmarks.report import machine, publish, table, versions
-from shoal.model import Limits, Link, Outcome, Response
-from shoal.parse import Page, extract, parse_field
-from shoal.urls import Base, Spelling, fingerprint
+from shoal.model import Limits, Link, Outcome
+from shoal.parse import Page
+from shoal.urls import Base, fingerprint
 
 KEPT = Path(__file__).with_name("micro.json")
 WORSE = 1.5
 """A ratio may be so many times what is kept."""
 REPEATS = 60
-PAGES = site.Site(pages=2_000, hosts=16, seed=1, kb=30, port=8811)
 SOME = 32
-"""Of those pages."""
-SPELLING = Spelling(sort_query=True)
+"""Pages that are read."""
 BATCH = 16
 """Pages that a worker leases or commits at once."""
 LINKS, NEW = 50, 1
 """Of a page of the site, and those that are not known yet, over the whole site."""
-FIELDS = [
-    parse_field("id=article.product::attr(data-id)"),
-    parse_field("title=article.product h1"),
-    parse_field("price=[itemprop=price]::attr(content)"),
-]
 
 Meter = Callable[[], float]
 """Does something for some milliseconds; returns the CPU seconds of doing it once."""
@@ -93,12 +86,11 @@ def each(work: Callable[[Any], object], things: list[Any]) -> Meter:
 
 def pure_steps() -> dict[str, Step]:
     """Those without a frontier."""
-    bodies = [site.page_html(PAGES, number).encode() for number in range(SOME)]
-    answers = [_answer(PAGES.url(number), body) for number, body in enumerate(bodies)]
+    answers = pages.answers(SOME)
     hrefs = [href for answer in answers[:8] for href in Page(answer).css("a::attr(href)").getall()]
-    base = Base(answers[0].url, SPELLING)
+    base = Base(answers[0].url, pages.SPELLING)
     urls = [url for href in hrefs if (url := base.join(href))]
-    by_lxml = ("lxml, and its hrefs", each(_read_with_lxml, bodies))
+    by_lxml = ("lxml, and its hrefs", each(_read_with_lxml, [answer.body for answer in answers]))
     return {
         "normalize a link": Step(
             each(base.join, hrefs),
@@ -106,17 +98,9 @@ def pure_steps() -> dict[str, Step]:
             each(lambda href: urljoin(answers[0].url, href), hrefs),
         ),
         "fingerprint a URL": Step(each(fingerprint, urls), "BLAKE2 of it", each(_blake, urls)),
-        "parse a page, and its links": Step(
-            each(lambda answer: Page(answer, spelling=SPELLING).links(), answers), *by_lxml
-        ),
-        "parse a page, and its row": Step(
-            each(lambda answer: extract(Page(answer), FIELDS), answers), *by_lxml
-        ),
+        "parse a page, and its links": Step(each(pages.links, answers), *by_lxml),
+        "parse a page, and its row": Step(each(pages.row, answers), *by_lxml),
     }
-
-
-def _answer(url: str, body: bytes) -> Response:
-    return Response(url, 200, (("content-type", "text/html; charset=utf-8"),), body)
 
 
 def _read_with_lxml(body: bytes) -> list[str]:
@@ -171,7 +155,7 @@ class Queue:
         return (*self._known[at : at + LINKS - NEW], *islice(self._links(), NEW))
 
     def _links(self) -> Iterator[Link]:
-        return (Link(PAGES.url(number), depth=1) for number in self._numbers)
+        return (Link(pages.SITE.url(number), depth=1) for number in self._numbers)
 
 
 @contextmanager
@@ -192,7 +176,7 @@ def on_sqlite(opened: ExitStack) -> dict[str, Step]:
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = NORMAL")
     db.execute("CREATE TABLE seen (id INTEGER PRIMARY KEY, mark INTEGER UNIQUE, url TEXT)")
-    marks = ((fingerprint(url), url) for url in map(PAGES.url, count()))
+    marks = ((fingerprint(url), url) for url in map(pages.SITE.url, count()))
 
     def insert() -> float:
         before = time.process_time()
