@@ -35,7 +35,7 @@ from shoal.parse import Page
 from shoal.urls import Base, fingerprint
 
 KEPT = Path(__file__).with_name("micro.json")
-WORSE = 1.5
+WORSE = 1.4
 """A ratio may be so many times what is kept."""
 REPEATS = 60
 SOME = 32
