@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 FUZZ_S ?= 60
 
 BIN := .venv/bin
@@ -12,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo check test faults fuzz bench docs services clean
+.PHONY: help demo check test faults fuzz bench gate docs services clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile | while IFS='	' read -r name does; do \
@@ -39,8 +40,11 @@ fuzz: .venv/.dev $(FUZZ)/.installed ## bytes from strangers, FUZZ_S seconds for 
 	@for name in $(FUZZED); do (cd .fuzz && PYTHONPATH=$(CURDIR) ../$(FUZZ)/bin/python \
 	  -m tests.fuzz.by_coverage $$name -max_total_time=$(FUZZ_S) -verbosity=0 -print_final_stats=1) || exit 1; done
 
-bench: .venv/.dev $(BENCH)/.installed services ## speed and memory, side by side with Scrapy
-	$(BIN)/python -m benchmarks.run
+bench: .venv/.dev $(BENCH)/.installed services ## speed, side by side with other crawlers; BENCH_ARGS are passed on
+	$(BIN)/python -m benchmarks.run $(BENCH_ARGS)
+
+gate: .venv/.dev services ## whether a step of a page has become dearer, in seconds
+	$(BIN)/python -m benchmarks.micro --gate
 
 docs: .venv/.dev ## write the generated pages of docs/ again
 	$(BIN)/python docs/reference/cli.py
@@ -67,10 +71,11 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --editable . --group dev
 	@touch $@ .venv/.installed
 
-$(BENCH)/.installed: | $(BIN)/python
+$(BENCH)/.installed: pyproject.toml | $(BIN)/python
 	$(PYTHON) -m venv $(BENCH)
 	@echo '*' > $(BENCH)/.gitignore
-	$(BENCH)/bin/python -m pip install --quiet scrapy scrapy-redis uvloop 'celery[redis]' requests lxml w3lib
+	$(BENCH)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BENCH)/bin/python -m pip install --quiet --group bench
 	@touch $@
 
 $(FUZZ)/.installed: pyproject.toml

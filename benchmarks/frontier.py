@@ -3,12 +3,13 @@
     python -m benchmarks.frontier           # a minute or two, up to 1,000,000 URLs
     python -m benchmarks.frontier --large   # ten times as much
 
-No page is fetched. On Redis, time is the CPU time of the server; on SQLite it is that of this process.
+No page is fetched. Time is the CPU time of this process, and of the server where there is one.
 """
 
 from __future__ import annotations
 
 import argparse
+import sqlite3
 import statistics
 import tempfile
 import time
@@ -20,14 +21,19 @@ from typing import Any, NamedTuple
 
 from tests.services import RedisServer
 
+from benchmarks import pages as sample
 from benchmarks.report import machine, publish, table, versions
 from shoal.frontier import Frontier, open_frontier
 from shoal.frontier.snapshot import CrawlState, HostState, PageState, Snapshot
-from shoal.model import Limits, Link, Outcome
+from shoal.model import Limits, Link, Outcome, Response
 from shoal.urls import fingerprint
 
 LINKS, NEW = 50, 5
 """On each page of which the commit is measured, and how many of them are new."""
+
+SIZES, LARGE, ROUNDS = (10_000, 100_000, 1_000_000), 10_000_000, 11
+AT_ONCE = 5
+"""Pages that are leased, and then committed, together."""
 
 BATCH = 1_000
 HOSTS = 1_000
@@ -48,9 +54,13 @@ class Place(ABC):
     def size_bytes(self) -> int:
         """What it holds now."""
 
-    @abstractmethod
     def busy_s(self) -> float:
-        """CPU seconds spent so far in the back end."""
+        """CPU seconds spent so far, by this process and by the server."""
+        return time.process_time() + self.server_s()
+
+    def server_s(self) -> float:
+        """Those of the server, if there is one."""
+        return 0.0
 
     def blocked_ms(self) -> float:
         """The longest time for which nobody else could be served; forgets it."""
@@ -72,7 +82,7 @@ class RedisPlace(Place):
         self._client.slowlog_reset()  # it takes memory, too
         return int(self._client.info("memory")["used_memory"])
 
-    def busy_s(self) -> float:
+    def server_s(self) -> float:
         times = self._client.info("cpu")
         return float(times["used_cpu_user"]) + float(times["used_cpu_sys"])
 
@@ -92,9 +102,6 @@ class SqlitePlace(Place):
     def size_bytes(self) -> int:
         files = (self._path, self._path.with_name(self._path.name + "-wal"))
         return sum(path.stat().st_size for path in files if path.exists())
-
-    def busy_s(self) -> float:
-        return time.process_time()
 
 
 @contextmanager
@@ -155,37 +162,64 @@ def _do_all(frontier: Frontier) -> None:
         frontier.commit([Outcome(lease, "done") for lease in leases])
 
 
-# --- commit -----------------------------------------------------------------------------------------
+# --- growth -----------------------------------------------------------------------------------------
 
 
 class Cost(NamedTuple):
-    """What a verb costs at some size of the frontier."""
+    """What a page, or a verb, costs at some size of the frontier."""
 
     size: int
     mean_us: float
+    server_us: float
+    """Of it, in the server."""
     blocked_ms: float
     """The longest time that Redis was blocked meanwhile."""
+    times: float = 1.0
+    """In terms of the first size."""
+    times_read: float = 1.0
+    """The same, if the page is read as well."""
 
 
-def commits(places: Mapping[int, Place], rounds: int, pages: int) -> list[Cost]:
-    """The cost of committing a page with LINKS links, at the sizes of these empty places.
+_Rounds = list[tuple[float, float, float]]
+"""Of each round the microseconds for a page, in all and in the server, and those for reading it."""
+
+
+def growth(places: Mapping[int, Place], rounds: int, pages: int) -> list[Cost]:
+    """The cost of leasing and committing a page with LINKS links, at the sizes of these empty places.
 
     They take turns with so many pages each, so that whatever else the machine does hits all of them.
     """
-    taken: dict[int, list[float]] = {size: [] for size in places}
+    taken: dict[int, _Rounds] = {size: [] for size in places}
     blocked_ms = dict.fromkeys(places, 0.0)
     with ExitStack() as opened:
         frontiers = {size: opened.enter_context(place.open()) for size, place in places.items()}
         for size, frontier in frontiers.items():
             frontier.configure(Limits(per_host=pages))
             fill(frontier, 0, size)
+        answers = sample.answers(pages)
         for round_ in range(rounds):
             for size, place in places.items():
                 numbers = range(round_ * pages, (round_ + 1) * pages)
                 place.blocked_ms()
-                taken[size].append(_commit(frontiers[size], place, numbers, size))
+                taken[size].append((*_work(frontiers[size], place, numbers, size), _reading(answers)))
                 blocked_ms[size] = max(blocked_ms[size], place.blocked_ms())
-    return [Cost(size, statistics.median(taken[size]), blocked_ms[size]) for size in places]
+    return [_cost(size, taken[size], blocked_ms[size], next(iter(taken.values()))) for size in places]
+
+
+def _cost(size: int, taken: _Rounds, blocked_ms: float, first: _Rounds) -> Cost:
+    all_us, server_us, _ = (statistics.median(each) for each in zip(*taken, strict=True))
+    pairs = [*zip(taken, first, strict=True)]
+    times = statistics.median(mine[0] / its[0] for mine, its in pairs)
+    times_read = statistics.median((mine[0] + mine[2]) / (its[0] + its[2]) for mine, its in pairs)
+    return Cost(size, all_us, server_us, blocked_ms, times, times_read)
+
+
+def _reading(answers: Sequence[Response]) -> float:
+    """Microseconds for a page."""
+    before = time.process_time()
+    for answer in answers:
+        sample.read(answer)
+    return (time.process_time() - before) / len(answers) * 1e6
 
 
 def fill(frontier: Frontier, start: int, end: int) -> None:
@@ -200,28 +234,34 @@ def _state(delay_s: float = 0.0) -> CrawlState:
     return CrawlState({}, limits, paused=False, positions={}, items=0, size_bytes=0, fetches=0, losses=0)
 
 
-def _commit(frontier: Frontier, place: Place, pages: range, size: int) -> float:
-    """Microseconds for each page, after a warming up."""
+def _work(frontier: Frontier, place: Place, pages: range, size: int) -> tuple[float, float]:
+    """Microseconds for each page, in all and in the server, after a warming up."""
     host = f"https://bench-{pages.start}.example.com"
     frontier.add([Link(f"{host}/{number}", priority=9) for number in (-1, *pages)])
     for lease in frontier.lease(1, 600, worker="bench").leases:  # a host gives one until its first commit
         frontier.commit([Outcome(lease, "done")])
-    held = frontier.lease(len(pages), 600, worker="bench").leases
-    outcomes = [
-        Outcome(lease, "done", links=_links(page, size)) for page, lease in zip(pages, held, strict=True)
+    batches = [
+        [_links(page, size) for page in pages[first : first + AT_ONCE]]
+        for first in range(0, len(pages), AT_ONCE)
     ]
-    warm = len(outcomes) // 10
-    for outcome in outcomes[:warm]:
-        frontier.commit([outcome])
-    before = place.busy_s()
-    for outcome in outcomes[warm:]:
-        frontier.commit([outcome])
-    return (place.busy_s() - before) / (len(outcomes) - warm) * 1e6
+    _do(frontier, batches[0])
+    before, server_before = place.busy_s(), place.server_s()
+    for batch in batches[1:]:
+        _do(frontier, batch)
+    done = len(pages) - len(batches[0])
+    server_us = (place.server_s() - server_before) / done * 1e6
+    return (place.busy_s() - before) / done * 1e6, server_us
+
+
+def _do(frontier: Frontier, found: list[tuple[Link, ...]]) -> None:
+    """Lease as many pages as there are lists of links, and commit them with these."""
+    leases = frontier.lease(len(found), 600, worker="bench").leases
+    frontier.commit([Outcome(lease, "done", links=links) for lease, links in zip(leases, found, strict=True)])
 
 
 def _links(page: int, size: int) -> tuple[Link, ...]:
     """Links that this process has never told: some are new to the frontier, the others are known to it."""
-    known = [((page * LINKS + at) * 7_919) % size for at in range(NEW, LINKS)]
+    known = [((page * (LINKS - NEW) + at) * 7_919) % size for at in range(LINKS - NEW)]
     new = [10**9 + size * 100 + page * NEW + at for at in range(NEW)]
     return tuple(Link(page_url(number)) for number in (*known, *new))
 
@@ -237,10 +277,12 @@ def leases(place: Place, waiting: int, times: int) -> Cost:
         for _ in range(20):
             frontier.lease(1, 600, worker="bench")
         place.blocked_ms()
-        before = place.busy_s()
+        before, server_before = place.busy_s(), place.server_s()
         for _ in range(times):
             assert frontier.lease(1, 600, worker="bench").leases
-        return Cost(waiting, (place.busy_s() - before) / times * 1e6, place.blocked_ms())
+        server_us = (place.server_s() - server_before) / times * 1e6
+        mean_us = (place.busy_s() - before) / times * 1e6
+        return Cost(waiting, mean_us, server_us, place.blocked_ms())
 
 
 def all_due(place: Place, waiting: int) -> float:
@@ -269,22 +311,13 @@ def _queued(url: str) -> PageState:
 # --- the report -------------------------------------------------------------------------------------
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--large", action="store_true", help="up to 10,000,000 URLs and 100,000 hosts")
-    large = parser.parse_args().large
+def main(large: bool = False) -> None:
+    """Publish all tables."""
+    used = f"{machine()}Versions: {versions('shoal', 'redis', 'hiredis')}; SQLite {sqlite3.sqlite_version}.\n"
     urls = 1_000_000 if large else 100_000
-    sizes = [100_000, 1_000_000, 10_000_000] if large else [10_000, 100_000, 1_000_000]
     waits = [10, 1_000, 5_000, *([100_000] if large else [])]
-    publish("frontier", report(urls, sizes, waits))
-
-
-def report(urls: int, sizes: Sequence[int], waits: Sequence[int]) -> str:
-    """All tables."""
-    parts = [_weights(urls), _commits(sizes), _leases(waits)]
-    return "\n".join([*parts, machine(), f"Versions: {versions('shoal', 'redis', 'hiredis')}.\n"])
+    publish("frontier", f"{_weights(urls)}\n{_leases(waits)}\n{used}")
+    publish("growth", f"{_growth([*SIZES, *([LARGE] if large else [])])}\n{used}")
 
 
 def _weights(urls: int) -> str:
@@ -299,19 +332,26 @@ def _weights(urls: int) -> str:
     return f"At {urls:,} URLs:\n\n{table(head, rows)}"
 
 
-def _commits(sizes: Sequence[int]) -> str:
+def _growth(sizes: Sequence[int]) -> str:
     rows = []
+    pages = min(sizes) // (LINKS - NEW) // ROUNDS
     for name, new_place in PLACES.items():
         with ExitStack() as made:
-            places = {size: made.enter_context(new_place()) for size in sizes}
-            costs = commits(places, rounds=10, pages=min(sizes) // LINKS // 10)
-        for cost in costs:
-            blocked = f"{cost.blocked_ms:.1f}" if name == "Redis" else ""
-            share = f"{cost.mean_us / costs[0].mean_us:.2f}"
-            rows.append([name, f"{cost.size:,}", f"{cost.mean_us:.0f}", share, blocked])
-            print(rows[-1], flush=True)
-    head = ["back end", "URLs seen", f"CPU µs per commit of {LINKS} links", "times the first", BLOCKED]
+            costs = growth({size: made.enter_context(new_place()) for size in sizes}, ROUNDS, pages)
+        rows += [_row(name, cost) for cost in costs]
+    head = [
+        *("back end", "URLs known", "CPU µs for a page", "times the first", "if it is read, too"),
+        *("of it in Redis, µs", BLOCKED),
+    ]
     return table(head, rows)
+
+
+def _row(name: str, cost: Cost) -> list[str]:
+    redis = [f"{cost.server_us:.0f}", f"{cost.blocked_ms:.1f}"] if name == "Redis" else ["", ""]
+    times = [f"{cost.times:.2f}", f"{cost.times_read:.2f}"]
+    row = [name, f"{cost.size:,}", f"{cost.mean_us:.0f}", *times, *redis]
+    print(row, flush=True)
+    return row
 
 
 def _leases(waits: Sequence[int]) -> str:
@@ -328,4 +368,8 @@ def _leases(waits: Sequence[int]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--large", action="store_true", help="up to 10,000,000 URLs and 100,000 hosts")
+    main(parser.parse_args().large)

@@ -9,7 +9,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,8 +35,20 @@ class Site(NamedTuple):
         run_site("reset", self.directory)
 
     def check(self, items: Path) -> dict[str, int]:
-        """Compare the rows and the fetches of a crawl with the truth."""
-        return json.loads(run_site("check", self.directory, items))
+        """Compare the fetches of a crawl, and its rows if it has written any, with the truth."""
+        return json.loads(run_site("check", self.directory, *([items] if items.exists() else [])))
+
+    def fetched(self) -> int:
+        """How many requests are in the log, which nginx writes out every second."""
+        return (self.directory / "access.log").read_bytes().count(b"\n")
+
+    def first_fetch_at(self) -> float:
+        """When the first request came. Raises IndexError if there was none."""
+        log, patience_s = self.directory / "access.log", 2.0
+        while patience_s > 0 and not log.stat().st_size:
+            time.sleep(0.1)
+            patience_s -= 0.1
+        return float(log.read_text().splitlines()[0].split()[-1])
 
     def nginx_cpu_s(self) -> float:
         """CPU seconds that the one worker of our nginx has used."""
@@ -77,13 +90,18 @@ def shoal_command(start: str, work: Path) -> list[object]:
     ]
 
 
+Processes = list[subprocess.Popen[bytes]]
+
+
 class Cost(NamedTuple):
-    """What one crawl of a whole site cost, from the start of its process to its end."""
+    """What one crawl of a whole site cost, from the start of its processes to their end."""
 
     pages: int
     seconds: float
     cpu_s: float
-    """User + system time of the process and its children."""
+    """User + system time of the processes and their children."""
+    start_cpu_s: float
+    """Of this, until the first request."""
     peak_mb: float
     """The largest sum of their proportional set sizes."""
     others_cores: float
@@ -106,43 +124,71 @@ def median(costs: Sequence[Cost], name: str) -> float:
 
 
 def crawl(command: Sequence[object], site: Site) -> Cost:
-    """Run a crawler on the site until it ends by itself."""
+    """Run a crawler of one command on the site until it ends by itself."""
+    return follow(lambda: [subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL)], site)
+
+
+def follow(start: Callable[[], Processes], site: Site, is_over: Callable[[], bool] = lambda: False) -> Cost:
+    """Start the processes of a crawler and wait for their end; they are told to end once `is_over()`."""
     site.reset()
-    start, busy = time.monotonic(), _busy_s(site)
-    process = subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL)
-    peak, cpu_s = 0.0, None
+    began, busy = time.time(), _busy_s(site)
+    processes = start()
+    cpu_s, peak_mb, told = dict[int, float](), 0.0, False
+    samples = [(began, 0.0)]
     try:
-        while cpu_s is None:
-            peak = max(peak, _memory_mb(process.pid))
+        while len(cpu_s) < len(processes):
+            running = [each for each in processes if each.pid not in cpu_s]
+            at, seconds, memory_mb = _sample(running)
+            samples.append((at, seconds))
+            peak_mb = max(peak_mb, memory_mb)
             time.sleep(0.1)
-            cpu_s = _ended(process)
+            if not told and is_over():
+                told = True
+                for each in running:
+                    each.terminate()
+            for each in running:
+                if (used_s := _ended(each, told=told)) is not None:
+                    cpu_s[each.pid] = used_s
     finally:
-        if cpu_s is None:
-            process.kill()
-            process.wait()
-    seconds = time.monotonic() - start
-    others = (_busy_s(site) - busy - cpu_s) / seconds
-    return Cost(site.pages, seconds, cpu_s, peak, others)
+        for each in processes:
+            if each.pid not in cpu_s:
+                each.kill()
+                each.wait()
+    seconds, total_s = time.time() - began, sum(cpu_s.values())
+    others = (_busy_s(site) - busy - total_s) / seconds
+    samples.append((began + seconds, total_s))
+    return Cost(site.pages, seconds, total_s, _used_at(site.first_fetch_at(), samples), peak_mb, others)
 
 
-def _ended(process: subprocess.Popen[bytes]) -> float | None:
+def _used_at(moment: float, samples: Sequence[tuple[float, float]]) -> float:
+    """The CPU seconds used by then: on the line between the samples before and after it."""
+    for (at, used_s), (later, more_s) in pairwise(samples):
+        if at <= moment < later:
+            return used_s + (more_s - used_s) * (moment - at) / (later - at)
+    raise ValueError("it is not within the samples")
+
+
+def _ended(process: subprocess.Popen[bytes], *, told: bool) -> float | None:
     """Return the CPU seconds of the process and its children if it has ended, else None."""
     pid, status, usage = os.wait4(process.pid, os.WNOHANG)
     if not pid:
         return None
     process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
+    if process.returncode and not told:
         raise SystemExit(f"exit code {process.returncode}: {process.args}")
     return usage.ru_utime + usage.ru_stime
 
 
-def _memory_mb(root: int) -> float:
-    """Return the memory of a process and its descendants; shared pages count once."""
-    try:
-        tree = [psutil.Process(root), *psutil.Process(root).children(recursive=True)]
-        return sum(member.memory_full_info().pss for member in tree) / 2**20
-    except psutil.Error:  # it is ending
-        return 0.0
+def _sample(processes: Processes) -> tuple[float, float, float]:
+    """The time, and the CPU seconds and MB of processes and their descendants; shared pages count once."""
+    at, seconds, memory = time.time(), 0.0, 0.0
+    for process in processes:
+        with contextlib.suppress(psutil.Error):  # it is ending
+            root = psutil.Process(process.pid)
+            for member in [root, *root.children(recursive=True)]:
+                seconds += sum(member.cpu_times()[:4])
+                memory += member.memory_full_info().pss
+    return at, seconds, memory / 2**20
 
 
 def _busy_s(site: Site) -> float:

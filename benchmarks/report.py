@@ -1,26 +1,29 @@
-"""Where results go: the page docs/reference/benchmarks.md, one part per benchmark."""
+"""Where results go: into pages of docs/, one part per benchmark."""
 
 from __future__ import annotations
 
 import os
 import platform
 import re
+import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.measure import ROOT
+from tests.services import RedisServer
 
-PAGE = ROOT / "docs" / "reference" / "benchmarks.md"
+from benchmarks.measure import PEERS_PYTHON, ROOT
+
+PAGES = (ROOT / "docs" / "reference" / "benchmarks.md", ROOT / "docs" / "explanation" / "speed.md")
 
 
 def publish(part: str, text: str) -> None:
-    """Print a result, and put it in its place in the page, between the comments that name the part."""
+    """Print a result, and put it in its place: between the comments that name the part, in one page."""
     print(text)
     start, end = f"<!-- {part}: begin -->\n", f"<!-- {part}: end -->"
-    page = PAGE.read_text(encoding="utf-8")
-    before, rest = page.split(start)
+    (page,) = (page for page in PAGES if start in page.read_text(encoding="utf-8"))
+    before, rest = page.read_text(encoding="utf-8").split(start)
     after = rest.split(end)[1]
-    PAGE.write_text(f"{before}{start}{text.strip()}\n{end}{after}", encoding="utf-8")
+    page.write_text(f"{before}{start}{text.strip()}\n{end}{after}", encoding="utf-8")
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
@@ -40,6 +43,26 @@ def machine() -> str:
 def versions(*packages: str) -> str:
     """Return the versions of installed packages."""
     return ", ".join(f"{package} {version(package)}" for package in packages)
+
+
+def peer_versions() -> str:
+    """Return the versions of those that shoal is compared with."""
+    code = (
+        "from importlib.metadata import version as v; import sys;"
+        "print(', '.join(f'{p} {v(p)}' for p in sys.argv[1:]))"
+    )
+    names = ("Scrapy", "scrapy-redis", "crawlee", "celery", "Twisted", "lxml", "selectolax", "uvloop")
+    return subprocess.check_output([PEERS_PYTHON, "-c", code, *names], text=True).strip()
+
+
+def nginx_version() -> str:
+    answer = subprocess.run(["nginx", "-v"], capture_output=True, text=True, check=True).stderr
+    return answer.strip().removeprefix("nginx version: ")
+
+
+def redis_version() -> str:
+    with RedisServer() as server, server.client() as client:
+        return f"redis-server {client.info('server')['redis_version']}"
 
 
 def _kernel() -> str:

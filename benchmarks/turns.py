@@ -1,19 +1,17 @@
-"""One turn of a crawler whose workers have to be ended from outside, with its queue on a Redis of its own."""
+"""One turn of a crawler on a site, in an empty folder and with a Redis of its own."""
 
 from __future__ import annotations
 
-import os
 import statistics
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.services import RedisServer
 
-from benchmarks.measure import SHOAL, Site
+from benchmarks.measure import SHOAL, Processes, Site, follow
 from benchmarks.report import table
 from shoal.frontier import open_frontier
 
@@ -40,12 +38,17 @@ async def product(page):
 class Turn(NamedTuple):
     """What one crawl cost."""
 
+    pages: int
     pages_per_s: float
     """By the server's log, from the first fetch to the last."""
     cpu_ms: float
-    """Of the crawler's processes, from their start to their end, for one page."""
+    """Of the crawler's processes, from their first request to their end, for one page."""
     redis_ms: float
     """CPU of Redis, for one page."""
+    start_s: float
+    """CPU seconds of the crawler's processes before that."""
+    peak_mb: float
+    others_cores: float
 
 
 class Place(NamedTuple):
@@ -67,7 +70,6 @@ class Place(NamedTuple):
         return self.work / "items.jsonl"
 
 
-Processes = list[subprocess.Popen[bytes]]
 Start = Callable[[Place], Processes]
 Question = Callable[[Place], bool]
 
@@ -75,53 +77,49 @@ Question = Callable[[Place], bool]
 def take_turn(
     start: Start,
     site: Site,
-    ended: Question,
+    ended: Question = lambda place: False,
     collect: Callable[[Place], None] = lambda place: None,
     doubled: int = 0,
 ) -> Turn:
     """Crawl the site from an empty frontier; every page must come out once, and right.
 
+    ended: when to tell the processes to end, if they do not by themselves.
     collect: what is to be done, when all has ended, to have the rows in the place's file.
     doubled: so many pages may come out twice.
     """
-    with tempfile.TemporaryDirectory() as folder, RedisServer() as redis:
+    with tempfile.TemporaryDirectory() as folder, RedisServer(appendonly=True) as redis:
         place = Place(Path(folder), redis.url.removesuffix("/0"), site)
-        site.reset()
         busy = _busy_s(redis)
-        processes = start(place)
-        try:
-            while not ended(place):
-                time.sleep(0.2)
-            busy = _busy_s(redis) - busy
-            cpu_s = sum(map(_end, processes))
-        finally:
-            for process in processes:
-                if process.returncode is None:
-                    process.kill()
-                    process.wait()
+        cost = follow(lambda: start(place), site, lambda: ended(place))
+        busy = _busy_s(redis) - busy
         collect(place)
-        with place.rows.open("ab") as rows:
-            for each in place.work.glob(f"{place.rows.name}.*"):
-                rows.write(each.read_bytes())
+        _join(place)
         report = site.check(place.rows)
-    faults = report["missing"] + report["wrong"]
-    if faults or max(report["duplicated"], report["pages_fetched_again"]) > doubled:
+    faults = sum(report.get(key, 0) for key in ("missing", "wrong", "unknown", "broken", "never_fetched"))
+    if faults or max(report.get("duplicated", 0), report["pages_fetched_again"]) > doubled:
         raise SystemExit(f"the crawl is not right, so its speed says nothing: {report}")
-    return Turn(report["fetches_per_s"], 1000 * cpu_s / site.pages, 1000 * busy / site.pages)
+    return Turn(
+        pages=site.pages,
+        pages_per_s=report["fetches_per_s"],
+        cpu_ms=1000 * (cost.cpu_s - cost.start_cpu_s) / site.pages,
+        redis_ms=1000 * busy / site.pages,
+        start_s=cost.start_cpu_s,
+        peak_mb=cost.peak_mb,
+        others_cores=cost.others_cores,
+    )
+
+
+def _join(place: Place) -> None:
+    """Put the rows that several processes have written into one file, if there are any."""
+    for part in place.work.glob(f"{place.rows.name}.*"):
+        with place.rows.open("ab") as rows:
+            rows.write(part.read_bytes())
 
 
 def _busy_s(redis: RedisServer) -> float:
     with redis.client() as client:
         times = client.info("cpu")
     return float(times["used_cpu_user"]) + float(times["used_cpu_sys"])
-
-
-def _end(process: subprocess.Popen[bytes]) -> float:
-    """Ask it to end; returns the CPU seconds that it and its children have used."""
-    process.terminate()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return usage.ru_utime + usage.ru_stime
 
 
 def is_finished(place: Place) -> bool:
@@ -147,13 +145,16 @@ def shoal_worker(place: Place, store: str = "items.jsonl", processes: int = 2) -
 
 def compared(turns: dict[str, list[Turn]], unit: str) -> str:
     """The medians in a table; the CPU of `unit` is 1."""
-    one_ms = statistics.median(turn.cpu_ms for turn in turns[unit])
+    one_ms = middle(turns[unit], "cpu_ms")
     rows = [_row(name, taken, one_ms) for name, taken in turns.items()]
     return table(["", "pages/s", "CPU ms per page", f"times {unit}", "Redis, CPU ms per page"], rows)
 
 
+def middle(taken: Sequence[Turn], field: str) -> float:
+    """The median of a field."""
+    return statistics.median(getattr(turn, field) for turn in taken)
+
+
 def _row(name: str, taken: Sequence[Turn], one_ms: float) -> list[str]:
-    rate, cpu_ms, redis_ms = (
-        statistics.median(getattr(turn, field) for turn in taken) for field in Turn._fields
-    )
+    rate, cpu_ms, redis_ms = (middle(taken, field) for field in ("pages_per_s", "cpu_ms", "redis_ms"))
     return [name, f"{rate:,.0f}", f"{cpu_ms:.2f}", f"{cpu_ms / one_ms:.1f}", f"{redis_ms:.2f}"]
