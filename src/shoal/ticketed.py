@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from math import inf
 
+from shoal.errors import LoginFailed, ShoalError
 from shoal.frontier.tickets import Pace, Ticket
 from shoal.liveness import worker_name
 from shoal.local import Job
 from shoal.meter import Meter
-from shoal.slice import Beats, Bench, Dresses, Ends, patiently
+from shoal.slice import Beats, Bench, Dresses, Ends, patiently, shorten_timeout
 from shoal.tickets import Desk, Send
 
 log = logging.getLogger("shoal.ticketed")
@@ -48,6 +50,8 @@ class TicketBench:
         grace_s: what has begun by then may take so long, by default as long as when draining.
         Returns how many pages ended in which state. After any other end all leases are given back.
         """
+        slice_s = min(slice_s, self._pace.slice_s)
+        shorten_timeout(self._job.crawl, slice_s)
         owner = worker_name(f"{ticket.slot}.{ticket.generation}")
         if self._desk is None:
             self._desk = Desk(self._job.open_frontier(), self._pace, self._send)
@@ -56,20 +60,34 @@ class TicketBench:
             return None
         ends = Ends(
             draining=draining,
-            slice_s=min(slice_s, self._pace.slice_s),
+            slice_s=slice_s,
             drain_s=self._pace.drain_s,
             grace_s=self._pace.drain_s if grace_s is None else grace_s,
         )
         try:
             done = self._bench.work(owner, ends, Beats(partial(desk.beat, ticket, owner), self._pace.beat_s))
-        except BaseException:
-            self._give_up(ticket)
+        except LoginFailed as error:
+            self._pause(desk, error)
+            done = {}
+        except BaseException as error:
+            self._give_up(ticket, in_order=isinstance(error, ShoalError))
             raise
         patiently(partial(desk.end, ticket, owner, again=not draining()), self._pace.running_s)
         return done
 
-    def _give_up(self, ticket: Ticket) -> None:
-        """Whatever is open may be in the middle of something, and is left alone."""
+    def _pause(self, desk: Desk, error: LoginFailed) -> None:
+        """Others would try to log in, too, slice after slice, until the account is locked."""
+        log.critical(
+            "%s; the crawl '%s' is paused: `shoal resume` lets it go on", error, self._job.crawl.name
+        )
+        patiently(desk.frontier.pause, self._pace.running_s)
+        self._bench.close()  # the next slice is to log in anew
+
+    def _give_up(self, ticket: Ticket, *, in_order: bool) -> None:
+        """in_order: the worker has wound up. Otherwise what is open may be in the middle of something."""
+        if in_order:
+            with suppress(ShoalError):
+                self.close()
         self._bench.abandon()
         self._desk = None
         try:
