@@ -200,7 +200,8 @@ crawl_options = _options(
         multiple=True,
         metavar="PLACE",
         help="Where the rows go: FILE.jsonl, FILE.csv, sqlite:FILE, parquet:DIR, postgresql://...,"
-        " s3://BUCKET/NAME.jsonl or .parquet, MODULE:CLASS; it may be given several times"
+        " s3://BUCKET/NAME.jsonl, .jsonl.gz, .jsonl.zst or .parquet, MODULE:CLASS; it may be given several"
+        " times"
         " (default: the state file).",
     ),
     click.option(

@@ -12,6 +12,8 @@ import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, closing, suppress
+from functools import partial
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import IO, TypeAlias
 from urllib.parse import quote
@@ -21,7 +23,7 @@ import msgspec
 from shoal.errors import ConfigError, StoreError
 from shoal.model import Item
 from shoal.place import shown
-from shoal.store import BUCKETS, folder_of, missing
+from shoal.store import BUCKETS, folder_of, form_of_parts, missing
 from shoal.store.base import Committed, absolute
 from shoal.store.compress import FAILURES, SUFFIXES, reading
 from shoal.store.parts import Folder, Part, place_name, writer_name
@@ -31,7 +33,7 @@ Rows: TypeAlias = Callable[[], Iterable[Item]]
 
 KINDS = (
     "FILE.jsonl, FILE.ndjson, FILE.csv, sqlite:FILE, parquet:DIR, postgresql://...,"
-    " s3://BUCKET/NAME.jsonl or .parquet (or gs://, az://)"
+    " s3://BUCKET/NAME.jsonl, .jsonl.gz, .jsonl.zst or .parquet (or gs://, az://)"
 )
 
 
@@ -179,10 +181,10 @@ def _crawls(db: sqlite3.Connection, path: str) -> dict[str, int]:
 
 
 def _parts(place: str, target: str, committed: Committed) -> Rows:
-    suffix = "parquet" if target.startswith("parquet:") else PurePath(target).suffix.lower().removeprefix(".")
-    read = _parquet_rows if suffix == "parquet" else _jsonl_rows
-    if suffix not in ("parquet", "jsonl"):
+    suffix = form_of_parts(target)
+    if suffix is None:
         raise ConfigError(f"cannot read rows from '{shown(target)}': there are {KINDS}")
+    read = _parquet_rows if suffix == "parquet" else partial(_jsonl_rows, suffix)
 
     def rows() -> Iterator[Item]:
         with closing(folder_of(place)) as folder:
@@ -222,8 +224,12 @@ def _wanted(parts: Iterable[Part], position: Callable[[str], int | None]) -> Ite
             at = end
 
 
-def _jsonl_rows(content: bytes, start: int, end: int) -> Iterator[Item]:
-    yield from _json_lines(iter(io.BytesIO(content).readlines()[start:end]), "a part")
+def _jsonl_rows(suffix: str, content: bytes, start: int, end: int) -> Iterator[Item]:
+    try:
+        with reading(suffix, io.BytesIO(content)) as lines:
+            yield from _json_lines(islice(lines, start, end), "a part")
+    except FAILURES as error:
+        raise StoreError(f"a part cannot be read: {error}") from error
 
 
 def _parquet_rows(content: bytes, start: int, end: int) -> Iterator[Item]:
