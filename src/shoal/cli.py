@@ -200,7 +200,8 @@ crawl_options = _options(
         multiple=True,
         metavar="PLACE",
         help="Where the rows go: FILE.jsonl, FILE.csv, sqlite:FILE, parquet:DIR, postgresql://...,"
-        " s3://BUCKET/NAME.jsonl or .parquet, MODULE:CLASS; it may be given several times"
+        " s3://BUCKET/NAME.jsonl, .jsonl.gz, .jsonl.zst or .parquet, MODULE:CLASS; it may be given several"
+        " times"
         " (default: the state file).",
     ),
     click.option(
@@ -772,7 +773,10 @@ def status(frontier: Frontier, as_json: bool, watch: bool) -> None:
     "--crawl", "crawls", multiple=True, metavar="NAME", help="Only this crawl; may be given several times."
 )
 @click.option(
-    "--store", metavar="STORE", help="Show rows of it: FILE.jsonl, FILE.csv, sqlite:FILE, postgresql://..."
+    "--store",
+    metavar="STORE",
+    help="Show rows of it: FILE.jsonl, FILE.csv,"
+    " sqlite:FILE, postgresql://..., parquet:DIR, s3://BUCKET/NAME.jsonl or .parquet.",
 )
 @click.option(
     "--host", default="127.0.0.1", metavar="HOST", help="Serve at this address (default 127.0.0.1)."

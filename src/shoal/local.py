@@ -308,13 +308,16 @@ def _work(job: Job, parent: int | None, number: int = 0) -> bool:
     return stopped
 
 
-def _metering(job: Job) -> AbstractContextManager[Meter]:
+@contextmanager
+def _metering(job: Job) -> Iterator[Meter]:
     """What counts in this process."""
     if not job.otel:
-        return nullcontext(Meter())
-    from shoal.otel import span_meter  # it needs an extra
+        yield Meter()
+        return
+    from shoal.otel import SpanMeter, tracing  # it needs an extra
 
-    return span_meter(job.crawl.name)
+    with tracing() as tracer:
+        yield SpanMeter(job.crawl.name, tracer)
 
 
 def _exporting(job: Job, meter: Meter, number: int) -> AbstractContextManager[object]:

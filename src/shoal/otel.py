@@ -124,20 +124,25 @@ def _describe(page: Span, crawl: str, outcome: Outcome) -> None:
 
 
 @contextmanager
-def span_meter(crawl: str) -> Iterator[Meter]:
-    """A meter whose spans go where the OTEL_* variables say; they are all sent when the context ends.
+def tracing() -> Iterator[Tracer]:
+    """Spans go where the OTEL_* variables say; they are all sent when the context ends.
 
-    A provider that the scraper, or `opentelemetry-instrument`, has set up is used as it is.
+    A provider that the scraper, or `opentelemetry-instrument`, has set up is used as it is. One that is made
+    here has a thread, of which a fork would know nothing.
     """
     provider = trace.get_tracer_provider()
     if isinstance(provider, TracerProvider):
-        yield SpanMeter(crawl, provider.get_tracer("shoal", version("shoal")))
+        yield _tracer(provider)
         provider.force_flush()
         return
     named = OTELResourceDetector().detect()
     provider = TracerProvider(resource=Resource.create({SERVICE_NAME: "shoal"}).merge(named))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     try:
-        yield SpanMeter(crawl, provider.get_tracer("shoal", version("shoal")))
+        yield _tracer(provider)
     finally:
         provider.shutdown()
+
+
+def _tracer(provider: TracerProvider) -> Tracer:
+    return provider.get_tracer("shoal", version("shoal"))

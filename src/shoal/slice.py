@@ -77,11 +77,16 @@ class Bench:
     """Where slices are worked off, one after the other. What it has opened stays open for the next one."""
 
     def __init__(
-        self, job: Job, dress: Dresses = lambda visitor, threads: visitor, *, worker: str = ""
+        self,
+        job: Job,
+        dress: Dresses = lambda visitor, threads: visitor,
+        *,
+        worker: str = "",
+        meter: Meter | None = None,
     ) -> None:
         """Nothing is opened yet. worker: the owner of its leases, if it is not named after this process."""
         self._job, self._dress, self._worker = job, dress, worker
-        self.meter = Meter()
+        self.meter = meter or Meter()
         """What all slices have done."""
         self._opened = ExitStack()
         self._runner: asyncio.Runner | None = None

@@ -23,11 +23,17 @@ class TicketBench:
     """Where the tickets of one thread are worked off, one after the other."""
 
     def __init__(
-        self, job: Job, pace: Pace, send: Send, dress: Dresses = lambda visitor, threads: visitor
+        self,
+        job: Job,
+        pace: Pace,
+        send: Send,
+        dress: Dresses = lambda visitor, threads: visitor,
+        *,
+        meter: Meter | None = None,
     ) -> None:
         """Nothing is opened yet."""
         self._job, self._pace, self._send = job, pace, send
-        self._bench = Bench(job, dress)
+        self._bench = Bench(job, dress, meter=meter)
         self._desk: Desk | None = None  # with a frontier of its own: it beats while the bench works
 
     @property

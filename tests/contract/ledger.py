@@ -13,7 +13,7 @@ from shoal.model import Lease, Link, Outcome, State
 from shoal.store import open_store
 from shoal.store.base import Position, Store
 
-PARTS = ("parquet", "s3 jsonl", "s3 parquet")
+PARTS = ("parquet", "s3 jsonl", "s3 jsonl.gz", "s3 parquet")
 """Stores of parts."""
 
 TARGETS = {"jsonl": "items.jsonl", "csv": "items.csv", "sqlite": "sqlite:items.db"}

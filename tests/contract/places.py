@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import shutil
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from itertools import count
 from pathlib import Path
+from typing import IO
 
 import psycopg
 import pyarrow.parquet as pq
@@ -21,6 +23,7 @@ from psycopg.rows import dict_row
 
 from shoal.store import open_store
 from shoal.store.base import Store
+from shoal.store.compress import zstd
 
 _WORKERS = count(1)
 
@@ -151,7 +154,18 @@ def read_part(path: Path) -> list[dict[str, object]]:
     """The rows of one part."""
     if path.suffix == ".parquet":
         return pq.read_table(path, partitioning=None).to_pylist()
-    return [json.loads(line) for line in path.read_text().split("\n")[:-1]]
+    with _opened(path) as file:
+        return [json.loads(line) for line in file]
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """As its name says."""
+    match path.suffix:
+        case ".gz":
+            return gzip.open(path)
+        case ".zst":
+            return zstd.open(path)
+    return path.open("rb")
 
 
 class PostgresPlace(Place):

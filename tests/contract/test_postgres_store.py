@@ -638,9 +638,16 @@ def objection(target: str) -> str:
 
 
 def test_nobody_listens():
-    """Connection refused, by whom."""
-    port = free_port()
-    assert objection(f"postgresql://user:secret@127.0.0.1:{port}/shop") == "Connection refused"
+    """Connection refused, by whom. A crawl that has rows there may wait for it; for others it is wrong."""
+    target = f"postgresql://user:secret@127.0.0.1:{free_port()}/shop"
+    assert objection(target) == "Connection refused"
+    store = open_store(target, crawl="shop")
+    with closing(Ledger()) as ledger:
+        with pytest.raises(StoreError):
+            ledger.open(store)
+        ledger.record((store.name, 7))
+        with pytest.raises(StoreUnavailable):
+            ledger.open(store)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shoal.dashboard.rows import TAIL_BYTES, latest_rows
-from shoal.errors import ConfigError, StoreUnavailable
+from shoal.errors import ConfigError, StoreError, StoreUnavailable
 from shoal.model import Lease, Link, Outcome
 from shoal.store import open_store
 
@@ -55,10 +55,37 @@ def test_the_latest_rows_of_postgresql_come_first(postgres):
     assert [row["n"] for row in latest_rows(target)("shop", 3)] == [4, 3, 2]
 
 
-def test_what_cannot_be_read_is_told(tmp_path):
+@pytest.mark.parametrize("form", ["jsonl", "jsonl.gz", "parquet"])
+def test_the_latest_rows_of_parts_come_first(s3, tmp_path, form):
+    """In a folder and in a bucket, as each batch comes."""
+    target = f"s3://{s3.BUCKET}/{tmp_path.name}/rows.{form}" if form != "parquet" else f"parquet:{tmp_path}/r"
+    latest = latest_rows(target)
+    assert latest("shop", 3) == []
+    stored(target, [{"n": number} for number in range(5)])
+    assert [row["n"] for row in latest("shop", 3)] == [4, 3, 2]
+    assert [row["n"] for row in latest("shop", 50)] == [4, 3, 2, 1, 0]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_parts_that_were_put_together_are_read_from_their_end(s3, tmp_path, form):
+    """And only once, however often somebody looks."""
+    target = f"s3://{s3.BUCKET}/{tmp_path.name}/rows.{form}"
+    stored(target, [{"n": number} for number in range(50)])  # 32 of them become one, 18 are as they were
+    latest = latest_rows(target)
+    found = [row["n"] for row in latest("shop", 30)]
+    assert found == [*range(49, 19, -1)]
+    folder = s3.data / target.removeprefix("s3://")
+    for part in folder.glob("date=*/*"):
+        part.write_bytes(b"")
+    assert [row["n"] for row in latest("shop", 30)] == found
+
+
+def test_what_cannot_be_read_is_told(s3, tmp_path):
     """In a sentence: another kind of store, no such file, no such table, no server."""
     with pytest.raises(ConfigError, match="cannot show rows"):
         latest_rows("s3://bucket/rows")
+    with pytest.raises(StoreError, match="no such bucket"):
+        latest_rows("s3://nowhere/rows.jsonl")("shop", 1)
     for target in (f"{tmp_path}/none.jsonl", f"{tmp_path}/none.csv", f"sqlite:{tmp_path}/none.db"):
         with pytest.raises(StoreUnavailable, match="cannot read"):
             latest_rows(target)("shop", 1)

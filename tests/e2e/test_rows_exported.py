@@ -57,7 +57,7 @@ FORMATS: dict[str, Callable[[bytes], list[dict[str, Any]]]] = {
 """By the name of the file, how another program reads it."""
 
 
-@pytest.fixture(params=["state", "jsonl", "csv", "sqlite", "parquet", "postgres", "s3"])
+@pytest.fixture(params=["state", "jsonl", "csv", "sqlite", "parquet", "postgres", "s3", "s3.gz", "s3.zst"])
 def place(request: pytest.FixtureRequest) -> Iterator[tuple[str, ...]]:
     """Options that say where rows go: to each of the stores."""
     kind = request.param
@@ -70,9 +70,9 @@ def place(request: pytest.FixtureRequest) -> Iterator[tuple[str, ...]]:
             db.execute(f'CREATE SCHEMA "{schema}"')
             yield ("-o", f"{server.url}?schema={schema}")
             db.execute(f'DROP SCHEMA "{schema}" CASCADE')
-    elif kind == "s3":
+    elif kind.startswith("s3"):
         request.getfixturevalue("s3")
-        yield ("-o", f"s3://rows/export{time.monotonic_ns()}.jsonl")
+        yield ("-o", f"s3://rows/export{time.monotonic_ns()}.jsonl{kind[2:]}")
     else:
         yield ("-o", {"sqlite": "sqlite:kept.db", "parquet": "parquet:kept"}.get(kind, f"kept.{kind}"))
 

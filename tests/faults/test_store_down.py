@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import time
 from collections import Counter
@@ -97,6 +99,28 @@ def test_a_postgresql_that_is_down_pauses_the_crawl(new_crawling, site: Site, tm
                 [psql, "-Atc", query, server.url], check=True, capture_output=True, text=True
             )
             assert read.stdout.strip() == f"{site.pages}|{site.pages}"
+
+
+def test_a_worker_that_dies_while_postgresql_is_down(new_crawling, site: Site):
+    """The one that takes its place waits for the database as the others do, and the crawl goes on."""
+    with PostgresServer() as server:
+        crawling = new_crawling(
+            site, "jsonl", "--processes", 2, "--concurrency", 8, "-o", f"{server.url}?table=rows"
+        )
+        run = crawling.start(*HASTY)
+        assert crawling.until(lambda: crawling.done() > 20 and crawling.at_work(), run)
+        server.kill()
+        assert crawling.until(lambda: "trying again every" in run.said(), run)
+        os.kill(crawling.at_work().pop(), signal.SIGKILL)
+        assert crawling.until(lambda: "starting another one" in run.said(), run)
+        time.sleep(1.0)
+        assert not run.ended()
+        server.start()
+        assert run.wait() == 0
+        crawling.assert_finished()
+        with closing(psycopg.connect(server.url)) as db:
+            query = "SELECT count(*), count(DISTINCT url) FROM rows"
+            assert db.execute(query).fetchone() == (site.pages, site.pages)
 
 
 def test_kills_while_the_store_comes_and_goes(new_crawling, site: Site, s3: S3Server, rng: Random):

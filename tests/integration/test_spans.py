@@ -10,11 +10,13 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -107,38 +109,58 @@ def test_what_is_not_sampled_has_no_parts(site: Site, tmp_path: Path) -> None:
     assert spans(site, tmp_path, sampler=ALWAYS_OFF) == []
 
 
+@contextmanager
+def collector() -> Iterator[ScriptedServer]:
+    """Takes all spans that are sent to it by OTLP, over HTTP."""
+    thanks = reply(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", keep=True)
+    with ScriptedServer(lambda request: thanks) as server:
+        yield server
+
+
+def sending_to(server: ScriptedServer) -> dict[str, str]:
+    """The environment of who sends spans there."""
+    return {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": server.url("").rstrip("/"),
+        "OTEL_EXPORTER_OTLP_COMPRESSION": "gzip",
+    }
+
+
+def received(server: ScriptedServer) -> list[ResourceSpans]:
+    """What it has got so far."""
+    return [
+        each
+        for request in [*server.requests]
+        if request.target == "/v1/traces"
+        for each in ExportTraceServiceRequest.FromString(gzip.decompress(request.body)).resource_spans
+    ]
+
+
+def page_urls(sent: list[ResourceSpans]) -> Counter[str]:
+    """How many spans tell of each page."""
+    spans = (span for each in sent for scope in each.scope_spans for span in scope.spans)
+    return Counter(
+        attribute.value.string_value
+        for span in spans
+        if span.name == "page"
+        for attribute in span.attributes
+        if attribute.key == "url.full"
+    )
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_the_command_line_sends_spans(site: Site, tmp_path: Path, processes: int) -> None:
     """To where the environment says, all of them before it ends."""
-    thanks = reply(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", keep=True)
-    with ScriptedServer(lambda request: thanks) as collector:
+    with collector() as at:
         subprocess.run(
             [*COMMAND, "crawl", site.url, "--otel", "-q", "--processes", str(processes), "--retries", "0"],
             cwd=tmp_path,
-            env=os.environ
-            | {
-                "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url("").rstrip("/"),
-                "OTEL_EXPORTER_OTLP_COMPRESSION": "gzip",
-                "OTEL_SERVICE_NAME": "books",
-                "PYTHONWARNINGS": "error",
-            },
+            env=os.environ | sending_to(at) | {"OTEL_SERVICE_NAME": "books", "PYTHONWARNINGS": "error"},
             check=True,
             timeout=PATIENCE_S,
         )
-        sent = [request for request in collector.requests if request.target == "/v1/traces"]
-    urls: Counter[str] = Counter()
-    for request in sent:
-        found = ExportTraceServiceRequest.FromString(gzip.decompress(request.body)).resource_spans
-        for resource in found:
-            assert "books" in str(resource.resource)
-            spans = [span for scope in resource.scope_spans for span in scope.spans if span.name == "page"]
-            urls.update(
-                each.value.string_value
-                for span in spans
-                for each in span.attributes
-                if each.key == "url.full"
-            )
-    assert urls == site.fetches() + Counter([f"{site.url}private/x"])
+        sent = received(at)
+    assert all("books" in str(each.resource) for each in sent)
+    assert page_urls(sent) == site.fetches() + Counter([f"{site.url}private/x"])
 
 
 def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

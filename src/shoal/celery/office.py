@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 from celery import Celery
 
+from shoal.celery import spans
 from shoal.errors import ConfigError
 from shoal.frontier import Frontier
 from shoal.frontier.tickets import Pace, Ticket
@@ -60,7 +61,9 @@ class Office:
         """
         self.app, self.job, self.pace, self.queue, self.patient = app, job, pace, queue, patient
         self._desks = PerThread(lambda: Desk(job.open_frontier(), pace, self.send))
-        self._benches = PerThread(lambda: TicketBench(job, pace, self.send, dress))
+        self._benches = PerThread(
+            lambda: TicketBench(job, pace, self.send, dress, meter=spans.meter(job.crawl.name))
+        )
 
     @property
     def name(self) -> str:

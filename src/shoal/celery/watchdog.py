@@ -16,7 +16,7 @@ from billiard.process import current_process
 from celery import Celery, bootsteps, signals
 from celery.worker.control import inspect_command
 
-from shoal.celery import drain, metrics, slices
+from shoal.celery import drain, metrics, slices, spans
 from shoal.celery.office import SLICE, Office, offices
 from shoal.due import revisit_due
 from shoal.errors import FrontierUnavailable, ShoalError, StoreUnavailable
@@ -40,7 +40,7 @@ def install(app: Celery) -> None:
     """Let every worker of this app have one."""
     _installed.add(app)
     app.steps["worker"].add(Watchdog)
-    app.user_options["worker"].update(metrics.OPTIONS)
+    app.user_options["worker"].update((*metrics.OPTIONS, spans.OPTION))
     for signal, receiver in _RECEIVERS:
         signal.connect(receiver, weak=False)
     inspect_command()(shoal)
@@ -52,7 +52,12 @@ class Watchdog(bootsteps.StartStopStep):  # type: ignore[misc]
     requires = ("celery.worker.components:Timer", "celery.worker.components:Pool")
 
     def __init__(
-        self, worker: Any, metrics_port: int | None = None, metrics_host: str = "", **options: Any
+        self,
+        worker: Any,
+        metrics_port: int | None = None,
+        metrics_host: str = "",
+        otel: bool = False,
+        **options: Any,
     ) -> None:
         pool = worker.pool_cls.__module__.rpartition(".")[2]
         if pool in GREEN:
@@ -65,6 +70,7 @@ class Watchdog(bootsteps.StartStopStep):  # type: ignore[misc]
         self._unprepared = [*offices(worker.app).values()]
         drain.make()
         metrics.announce(metrics_port, metrics_host)
+        spans.announce(otel)
         worker.shoal = self
         _drain_before_soft_shutdown(worker)
 
@@ -73,6 +79,7 @@ class Watchdog(bootsteps.StartStopStep):  # type: ignore[misc]
         self._prepare()
         if not worker.pool_cls.__module__.endswith(".prefork"):
             metrics.serve(worker.app, 0)  # slices run in this process
+            spans.begin()
         for office in offices(worker.app).values():
             self._ticks.append(
                 worker.timer.call_repeatedly(office.pace.tick_s, self.tick, args=(worker, office))
@@ -205,6 +212,7 @@ def _child_begins(**_: Any) -> None:
     number = getattr(current_process(), "index", 0)
     for app in [*_installed]:
         metrics.serve(app, number)
+    spans.begin()
 
 
 def _close(**_: Any) -> None:
@@ -216,6 +224,7 @@ def _close(**_: Any) -> None:
                 office.close_benches()
             except Exception:
                 log.exception("closing what slices have used failed")
+    spans.stop()
 
 
 def shoal(state: Any) -> dict[str, Any]:

@@ -14,12 +14,15 @@ from pathlib import Path, PurePath
 from shoal.errors import ConfigError, StoreUnavailable
 from shoal.model import Item
 from shoal.place import shown
+from shoal.store import BUCKETS, form_of_parts
+from shoal.store.read import Parts
 
 TAIL_BYTES = 256_000
 WAIT_S = 5
+PARTS = ("parquet:", *(f"{kind}://" for kind in BUCKETS))
 
 Latest = Callable[[str, int], list[Item]]
-"""Reads so many rows of a crawl, the latest first. Raises StoreUnavailable."""
+"""Reads so many rows of a crawl, the latest first. Raises StoreError and StoreUnavailable."""
 
 
 def latest_rows(target: str) -> Latest:
@@ -28,14 +31,17 @@ def latest_rows(target: str) -> Latest:
         return lambda crawl, limit: _postgres(target, crawl, limit)
     if target.startswith("sqlite:"):
         return lambda crawl, limit: _sqlite(target.removeprefix("sqlite:"), crawl, limit)
-    match PurePath(target).suffix.lower():
+    if form_of_parts(target) and target.startswith(PARTS):
+        parts = Parts(target)
+        return lambda crawl, limit: parts.latest(limit)
+    match PurePath(target).suffix.lower() if "://" not in target else "":
         case ".jsonl" | ".ndjson":
             return lambda crawl, limit: _jsonl(target, limit)
         case ".csv":
             return lambda crawl, limit: _csv(target, limit)
     raise ConfigError(
-        f"the dashboard cannot show rows of {shown(target)}: it reads FILE.jsonl, FILE.csv, sqlite:FILE and"
-        " postgresql://..."
+        f"the dashboard cannot show rows of {shown(target)}: it reads FILE.jsonl, FILE.csv, sqlite:FILE,"
+        " postgresql://..., parquet:DIR and s3://BUCKET/NAME.jsonl or .parquet (or gs://, az://)"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from shoal.store.parts import Folder
 
 BUCKETS = ("s3", "gs", "az")
+_FORMS = ("jsonl", "jsonl.gz", "jsonl.zst", "parquet")
 _OWN = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*")
 """MODULE:NAME."""
 
@@ -25,7 +26,7 @@ FILE = re.compile(r"sqlite:.+|(?![a-z0-9]+:).+\.(jsonl|ndjson|csv)", re.IGNORECA
 
 _KNOWN = (
     "FILE.jsonl, FILE.ndjson, FILE.csv, sqlite:FILE, parquet:DIR, postgresql://..., "
-    "s3://BUCKET/NAME.jsonl, s3://BUCKET/NAME.parquet (or gs://, az://), or MODULE:CLASS"
+    "s3://BUCKET/NAME.jsonl, .jsonl.gz, .jsonl.zst or .parquet (or gs://, az://), or MODULE:CLASS"
 )
 
 
@@ -41,7 +42,7 @@ def open_store(
     """The store for a target; it is not opened yet.
 
     target: FILE.jsonl, FILE.ndjson, FILE.csv, sqlite:FILE, parquet:DIR, postgresql://..., or, of an object
-    store, s3://BUCKET/NAME.jsonl or s3://BUCKET/NAME.parquet (or gs://, az://), or MODULE:CLASS.
+    store, s3://BUCKET/NAME.jsonl, .jsonl.gz, .jsonl.zst or .parquet (or gs://, az://), or MODULE:CLASS.
 
     fields: the columns, in their order, if they are known.
     csv_safe: defuse formulas in CSV (see `shoal.store.csv.to_csv`).
@@ -61,9 +62,9 @@ def open_store(
 
         return SqliteStore(path, crawl, fields, sync=sync)
     if (colon and kind == "parquet" and path) or (kind in BUCKETS and path.startswith("//")):
-        form = "parquet" if kind == "parquet" else PurePath(target).suffix.lower().removeprefix(".")
-        if form in ("parquet", "jsonl"):
-            return _parts(form)(folder_of(path if kind == "parquet" else target, sync=sync), worker)
+        form = form_of_parts(target)
+        if form is not None:
+            return _parts(form, folder_of(path if kind == "parquet" else target, sync=sync), worker)
     elif _OWN.fullmatch(target):
         return made_store(_imported(target), crawl)
     match PurePath(target).suffix.lower() if "://" not in target else "":
@@ -103,16 +104,24 @@ def folder_of(place: str, *, sync: bool = True) -> Folder:
     return Bucket(place)
 
 
-def _parts(form: str) -> Callable[[Folder, str], Store]:
-    if form == "jsonl":
+def form_of_parts(target: str) -> str | None:
+    """What the names of parts there end in; None: shoal writes nothing of that kind."""
+    if target.startswith("parquet:"):
+        return "parquet"
+    name = target.lower()
+    return next((form for form in _FORMS if name.endswith(f".{form}")), None)
+
+
+def _parts(form: str, folder: Folder, worker: str) -> Store:
+    if form != "parquet":
         from shoal.store.jsonl import JsonlParts
 
-        return JsonlParts
+        return JsonlParts(folder, worker, form)
     try:
         from shoal.store.parquet import ParquetStore
     except ImportError:
         raise missing("Parquet", "parquet") from None
-    return ParquetStore
+    return ParquetStore(folder, worker)
 
 
 def missing(what: str, extra: str) -> ConfigError:

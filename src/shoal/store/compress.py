@@ -16,14 +16,24 @@ else:
 SUFFIXES = (".gz", ".zst")
 
 
-def reading(path: str) -> IO[bytes]:
-    """The bytes of a file. Raises FAILURES if it is not what its name says, or cannot be read."""
+def reading(path: str, content: IO[bytes] | None = None) -> IO[bytes]:
+    """The bytes of a file, or of its content. Raises FAILURES if it is not what its name says."""
     match path.lower().rpartition(".")[2]:
         case "gz":
-            return cast("IO[bytes]", gzip.open(path, "rb"))
+            return cast("IO[bytes]", gzip.open(content or path, "rb"))
         case "zst":
-            return cast("IO[bytes]", zstd.open(path, "rb"))
-    return Path(path).open("rb")
+            return cast("IO[bytes]", zstd.open(content or path, "rb"))
+    return content or Path(path).open("rb")
+
+
+def packed(content: bytes, path: str) -> bytes:
+    """The content as the name says; joined to others of its kind, it is one content with them."""
+    match path.lower().rpartition(".")[2]:
+        case "gz":
+            return gzip.compress(content, mtime=0)
+        case "zst":
+            return zstd.compress(content)
+    return content
 
 
 def writing(path: str, target: IO[bytes]) -> IO[bytes]:

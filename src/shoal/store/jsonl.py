@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from io import BytesIO
+from itertools import islice
 
 from shoal.model import Outcome
+from shoal.store.compress import packed, reading
 from shoal.store.encode import to_json
 from shoal.store.file import FileStore
-from shoal.store.parts import PartStore
+from shoal.store.parts import Folder, PartStore
 
 
 class JsonlStore(FileStore):
@@ -18,22 +21,26 @@ class JsonlStore(FileStore):
 
 
 class JsonlParts(PartStore[list[bytes]]):
-    """The same in many files."""
+    """The same in many files, which may be compressed."""
 
-    suffix = "jsonl"
+    def __init__(self, folder: Folder, worker: str = "", suffix: str = "jsonl") -> None:
+        """suffix: jsonl, jsonl.gz or jsonl.zst."""
+        self.suffix = suffix
+        super().__init__(folder, worker)
 
     def _batch(self, outcomes: Sequence[Outcome]) -> tuple[int, list[bytes]]:
         lines = _lines(outcomes)
         return len(lines), lines
 
     def _encode(self, batch: list[bytes]) -> bytes:
-        return b"".join(batch)
+        return packed(b"".join(batch), self.suffix)
 
     def _joined(self, contents: Iterable[bytes]) -> bytes:
         return b"".join(contents)
 
     def _head(self, content: bytes, rows: int) -> bytes:
-        return b"".join(content.splitlines(keepends=True)[:rows])
+        with reading(self.suffix, BytesIO(content)) as lines:
+            return packed(b"".join(islice(lines, rows)), self.suffix)
 
 
 def _lines(outcomes: Sequence[Outcome]) -> list[bytes]:

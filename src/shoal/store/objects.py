@@ -101,7 +101,7 @@ class Bucket:
     def close(self) -> None:
         """See `Folder.close`: connections close by themselves."""
 
-    def _complain_of_bucket(self, exc: FileNotFoundError) -> None:
+    def _complain_of_bucket(self, exc: Exception) -> None:
         if "NoSuchBucket" in str(exc):
             raise StoreError(f"cannot write to {self.shown}: there is no such bucket") from exc
 
@@ -114,6 +114,7 @@ class Bucket:
         except _REFUSED as exc:
             raise StoreError(f"cannot write to {self.shown}: {_reason(exc)}") from exc
         except BaseError as exc:
+            self._complain_of_bucket(exc)
             raise StoreUnavailable(f"cannot write to {self.shown}: {_reason(exc)}") from exc
 
 

@@ -94,7 +94,7 @@ class Part(NamedTuple):
 
 
 _NAME = re.compile(
-    r"date=(\d{4}-\d\d-\d\d)/part-([0-9a-f]+)-(\d{10,})-(\d{10,})-([0-9a-f]+)\.([a-z]+(?:\.gz)?)"
+    r"date=(\d{4}-\d\d-\d\d)/part-([0-9a-f]+)-(\d{10,})-(\d{10,})-([0-9a-f]+)\.([a-z]+(?:\.(?:gz|zst))?)"
 )
 
 

@@ -92,9 +92,10 @@ class PostgresStore(Store):
 
     @contextmanager
     def open(self, *, committed: Committed, fresh: bool) -> Iterator[Position]:
-        """See `Store.open`. A server that cannot be reached is a StoreError."""
+        """See `Store.open`. A server that cannot be reached is a StoreError if the crawl never was there."""
+        new = committed(self.name) is None
         try:
-            with self._translated(unreachable=StoreError):
+            with self._translated(unreachable=StoreError if new else StoreUnavailable):
                 table = self._connect()
                 with table.transaction():
                     self._make(table)

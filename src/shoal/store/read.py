@@ -11,7 +11,9 @@ import io
 import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import IO, TypeAlias
 from urllib.parse import quote
@@ -21,7 +23,7 @@ import msgspec
 from shoal.errors import ConfigError, StoreError
 from shoal.model import Item
 from shoal.place import shown
-from shoal.store import BUCKETS, folder_of, missing
+from shoal.store import BUCKETS, folder_of, form_of_parts, missing
 from shoal.store.base import Committed, absolute
 from shoal.store.compress import FAILURES, SUFFIXES, reading
 from shoal.store.parts import Folder, Part, place_name, writer_name
@@ -31,7 +33,7 @@ Rows: TypeAlias = Callable[[], Iterable[Item]]
 
 KINDS = (
     "FILE.jsonl, FILE.ndjson, FILE.csv, sqlite:FILE, parquet:DIR, postgresql://...,"
-    " s3://BUCKET/NAME.jsonl or .parquet (or gs://, az://)"
+    " s3://BUCKET/NAME.jsonl, .jsonl.gz, .jsonl.zst or .parquet (or gs://, az://)"
 )
 
 
@@ -52,7 +54,10 @@ def stored_rows(place: str, *, crawl: str | None, committed: Committed) -> tuple
     if colon and kind == "sqlite" and path:
         return _sqlite_rows(path, crawl, committed), False
     if (colon and kind == "parquet" and path) or (kind in BUCKETS and path.startswith("//")):
-        return _parts(place if kind in BUCKETS else path, place, committed), True
+        parts = Parts(place, committed)
+        if not parts.found():
+            raise ConfigError(f"there are no rows in {shown(place)}")
+        return parts, True
     whole = PurePath(place.lower())
     plain = whole.with_suffix("") if whole.suffix in SUFFIXES else whole
     match plain.suffix if "://" not in place else "":
@@ -178,27 +183,77 @@ def _crawls(db: sqlite3.Connection, path: str) -> dict[str, int]:
 # --- parts ----------------------------------------------------------------------------------
 
 
-def _parts(place: str, target: str, committed: Committed) -> Rows:
-    suffix = "parquet" if target.startswith("parquet:") else PurePath(target).suffix.lower().removeprefix(".")
-    read = _parquet_rows if suffix == "parquet" else _jsonl_rows
-    if suffix not in ("parquet", "jsonl"):
-        raise ConfigError(f"cannot read rows from '{shown(target)}': there are {KINDS}")
+_Wanted: TypeAlias = tuple[Part, int, int]
+"""A part, and from which number on and up to which its rows are wanted."""
 
-    def rows() -> Iterator[Item]:
-        with closing(folder_of(place)) as folder:
-            folder.open(create=False)
-            found = [part for name in folder.names() if (part := Part.of(name, suffix))]
-            for part, start, end in _wanted(found, _known(folder, suffix, committed)):
-                content = folder.get(part.name(suffix))
+
+class Parts:
+    """The rows of many files: parquet:DIR, or below a URL of a bucket. Raises ConfigError for others."""
+
+    def __init__(self, target: str, committed: Committed = lambda name: None) -> None:
+        suffix = form_of_parts(target)
+        if suffix is None:
+            raise ConfigError(f"cannot read rows from '{shown(target)}': there are {KINDS}")
+        self._suffix = suffix
+        self._place = target.removeprefix("parquet:")
+        self._committed = committed
+        self._kept: dict[_Wanted, list[Item]] = {}  # what was the latest: a part does not change
+        self._read = _parquet_rows if suffix == "parquet" else partial(_jsonl_rows, suffix)
+
+    def found(self) -> bool:
+        """Whether there are any."""
+        with suppress(StoreError), self._opened() as folder:
+            return bool(self._among(folder.names()))
+        return False
+
+    def __call__(self) -> Iterator[Item]:
+        with self._opened() as folder:
+            parts = self._among(folder.names())
+            for part, start, end in _wanted(parts, _known(folder, self._suffix, self._committed)):
+                content = folder.get(part.name(self._suffix))
                 if content is None:
                     raise StoreError(f"parts of {folder.shown} were put together meanwhile: export again")
-                yield from read(content, start - part.start, end - part.start)
+                yield from self._read(content, start - part.start, end - part.start)
 
-    with closing(folder_of(place)) as folder, suppress(StoreError):
-        folder.open(create=False)
-        if any(Part.of(name, suffix) for name in folder.names()):
-            return rows
-    raise ConfigError(f"there are no rows in {shown(target)}")
+    def latest(self, limit: int) -> list[Item]:
+        """So many rows of the latest parts, those that are not committed yet included, the latest first.
+
+        While a crawl runs, its latest rows are in small parts, by the order of their leases. Of rows in parts
+        that were put together no more is known than the day.
+        """
+        rows: list[Item] = []
+        kept: dict[_Wanted, list[Item]] = {}
+        with self._opened() as folder:
+            wanted = _wanted(self._among(folder.names()), lambda writer: None)
+            for part, start, end in sorted(wanted, key=_age, reverse=True):
+                if len(rows) >= limit:
+                    break
+                last = part, max(start, end - limit + len(rows)), end
+                kept[last] = self._kept[last] if last in self._kept else self._rows_of(folder, last)
+                rows += reversed(kept[last])
+        self._kept = kept
+        return rows
+
+    def _rows_of(self, folder: Folder, wanted: _Wanted) -> list[Item]:
+        """Empty if others have just put the part together with more."""
+        part, start, end = wanted
+        content = folder.get(part.name(self._suffix))
+        return [] if content is None else [*self._read(content, start - part.start, end - part.start)]
+
+    @contextmanager
+    def _opened(self) -> Iterator[Folder]:
+        with closing(folder_of(self._place)) as folder:
+            folder.open(create=False)
+            yield folder
+
+    def _among(self, names: Iterable[str]) -> list[Part]:
+        return [part for name in names if (part := Part.of(name, self._suffix))]
+
+
+def _age(wanted: _Wanted) -> tuple[str, int, int]:
+    """Larger for what is later."""
+    part, _, end = wanted
+    return part.day, part.token, end
 
 
 def _known(folder: Folder, suffix: str, committed: Committed) -> Callable[[str], int | None]:
@@ -209,7 +264,7 @@ def _known(folder: Folder, suffix: str, committed: Committed) -> Callable[[str],
     return lambda writer: committed(writer_name(place, writer)) or 0
 
 
-def _wanted(parts: Iterable[Part], position: Callable[[str], int | None]) -> Iterator[tuple[Part, int, int]]:
+def _wanted(parts: Iterable[Part], position: Callable[[str], int | None]) -> Iterator[_Wanted]:
     """Each committed row once, by writer: which part has it, from which number up to which."""
     writer, at = "", 0
     for part in sorted(parts, key=lambda part: (part.day, part.writer, part.start, -part.end)):
@@ -222,8 +277,12 @@ def _wanted(parts: Iterable[Part], position: Callable[[str], int | None]) -> Ite
             at = end
 
 
-def _jsonl_rows(content: bytes, start: int, end: int) -> Iterator[Item]:
-    yield from _json_lines(iter(io.BytesIO(content).readlines()[start:end]), "a part")
+def _jsonl_rows(suffix: str, content: bytes, start: int, end: int) -> Iterator[Item]:
+    try:
+        with reading(suffix, io.BytesIO(content)) as lines:
+            yield from _json_lines(islice(lines, start, end), "a part")
+    except FAILURES as error:
+        raise StoreError(f"a part cannot be read: {error}") from error
 
 
 def _parquet_rows(content: bytes, start: int, end: int) -> Iterator[Item]:
