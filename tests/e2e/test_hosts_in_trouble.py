@@ -139,6 +139,7 @@ def test_what_a_host_is_cannot_be_changed_on_the_way(shoal: Shell, site: Site) -
 
 # --- rate limits ------------------------------------------------------------------------------
 
+
 @pytest.mark.faults
 def test_a_rate_limit_is_kept_to_by_four_processes(shoal: Shell) -> None:
     """After warming up fewer than 3 % of requests are refused, and 85 % of the allowed ones are made."""

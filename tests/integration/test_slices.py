@@ -65,7 +65,8 @@ def test_a_page_that_takes_longer_than_a_slice_ends(tmp_path: Path) -> None:
         while queue.tick():
             queue.slice()
         [letter] = queue.desk.frontier.dead()
-    assert (letter.reason, letter.error, letter.attempts) == ("longer than a slice", "not done within 1.5 s", 2)
+    ended = letter.reason, letter.error, letter.attempts
+    assert ended == ("longer than a slice", "not done within 1.5 s", 2)
     assert len(called) == 2
 
 
