@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from typing import NamedTuple, Protocol, TypeVar
 
 from shoal.access import Access
+from shoal.crawl import Crawl
 from shoal.errors import FrontierUnavailable
 from shoal.fetch import Fetcher
 from shoal.frontier import Frontier
@@ -27,6 +28,7 @@ from shoal.worker import LEASE_S, Visits, Worker, fetch_settings, load_of, pause
 
 LOOK_S = 0.1  # how often a slice looks whether it has to end
 PATIENCE_S = 5.0  # without work; then the process is free for other jobs
+LEAST_TIMEOUT_S = 1.0
 
 T = TypeVar("T")
 log = logging.getLogger("shoal.slice")
@@ -175,6 +177,13 @@ class Ends:
 
     def stop(self) -> bool:
         return time.monotonic() >= self._stop_at
+
+
+def shorten_timeout(crawl: Crawl, slice_s: float) -> None:
+    """A page that takes longer than a slice would be given back again and again, for ever."""
+    longest_s = max(LEAST_TIMEOUT_S, slice_s)
+    if crawl.settings.total_timeout_s > longest_s:
+        crawl.change(total_timeout_s=longest_s)
 
 
 async def _run(worker: Worker, tally: Tally, ends: Ends, beats: Beats | None) -> None:

@@ -11,7 +11,7 @@ from shoal.frontier.tickets import Pace, Ticket
 from shoal.liveness import worker_name
 from shoal.local import Job
 from shoal.meter import Meter
-from shoal.slice import Beats, Bench, Dresses, Ends, patiently
+from shoal.slice import Beats, Bench, Dresses, Ends, patiently, shorten_timeout
 from shoal.tickets import Desk, Send
 
 log = logging.getLogger("shoal.ticketed")
@@ -48,6 +48,8 @@ class TicketBench:
         grace_s: what has begun by then may take so long, by default as long as when draining.
         Returns how many pages ended in which state. After any other end all leases are given back.
         """
+        slice_s = min(slice_s, self._pace.slice_s)
+        shorten_timeout(self._job.crawl, slice_s)
         owner = worker_name(f"{ticket.slot}.{ticket.generation}")
         if self._desk is None:
             self._desk = Desk(self._job.open_frontier(), self._pace, self._send)
@@ -56,7 +58,7 @@ class TicketBench:
             return None
         ends = Ends(
             draining=draining,
-            slice_s=min(slice_s, self._pace.slice_s),
+            slice_s=slice_s,
             drain_s=self._pace.drain_s,
             grace_s=self._pace.drain_s if grace_s is None else grace_s,
         )

@@ -144,9 +144,14 @@ class Project:
         return worker
 
     @property
+    def offices(self) -> list[Any]:
+        """What shoal keeps of each crawl."""
+        return [*offices(self.module.app).values()]
+
+    @property
     def office(self) -> Any:
-        """What shoal keeps of the only crawl."""
-        (office,) = offices(self.module.app).values()
+        """That of the only crawl."""
+        (office,) = self.offices
         return office
 
     def stats(self) -> Any:
@@ -156,13 +161,13 @@ class Project:
         return self.office.desk().crew().slots
 
     def finish(self, seconds: float = 90.0, *, most: int | None = None) -> None:
-        """Wait until the crawl is finished and no ticket is out; at no time are more out than `most`."""
-        desk = self.office.desk()
+        """Wait until all crawls are finished and no ticket is out; at no time are more out than `most`."""
+        desks = [office.desk() for office in self.offices]
 
         def finished() -> bool:
-            slots = desk.crew().slots
+            slots = [slot for desk in desks for slot in desk.crew().slots]
             assert most is None or len(slots) <= most, slots
-            return desk.frontier.stats().finished and not slots
+            return not slots and all(desk.frontier.stats().finished for desk in desks)
 
         until(finished, seconds, "the end of the crawl")
 
@@ -170,7 +175,8 @@ class Project:
         self._workers.close()
         if self._module is not None:
             self._module.app.close()
-            self.office.desk().frontier.close()
+            for office in self.offices:
+                office.desk().frontier.close()
 
 
 class Brokers:

@@ -20,6 +20,9 @@ from typing import Self
 from tests.hostile.misbehaviours import MISBEHAVIOURS, Misbehaviour, Steps
 from tests.servers import act, closed, read_request, tls_context
 
+from shoal.frontier import Frontier
+from shoal.model import PageRecord
+
 NO_ROBOTS = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 BACKLOG_FILLERS = 3
 ROOT = Path(__file__).parents[2]
@@ -51,6 +54,18 @@ class Hosts:
     def url(self, name: str) -> str:
         """The URL of its page."""
         return self._urls[name]
+
+    def wrong(self, frontier: Frontier, names: Iterable[str]) -> dict[str, PageRecord | None]:
+        """Those whose page has not the outcome that it should; some back ends forget why one is done."""
+        found = {name: frontier.why(self.url(name)) for name in names}
+        return {
+            name: record
+            for name, record in found.items()
+            if record is None
+            or not MISBEHAVIOURS[name].has(
+                record.state, record.reason, reasons=frontier.remembers_done or record.state != "done"
+            )
+        }
 
 
 async def serve(names: list[str]) -> None:

@@ -47,6 +47,10 @@ class Misbehaviour(Struct, frozen=True):
     anything was asked. tls: HTTPS. tls only: HTTPS behind an http URL. mute: an https URL gets `answer` in
     place of TLS."""
 
+    def has(self, state: str, reason: str, *, reasons: bool = True) -> bool:
+        """Whether this is its outcome. reasons: whether these are known."""
+        return state == self.state and (not reasons or reason in self.reason.split(" or "))
+
 
 OK = b"HTTP/1.1 200 OK\r\n"
 HTML = OK + b"Content-Type: text/html\r\n"
@@ -349,3 +353,9 @@ PAGES = {
 MISBEHAVIOURS: dict[str, Misbehaviour] = {
     **CONNECTIONS, **HEADS, **LENGTHS, **CODINGS, **ANSWERS, **ROBOTS, **PAGES,
 }  # fmt: skip
+
+TWO_CRAWLS = {
+    True: [name for name, case in MISBEHAVIOURS.items() if case.robots],
+    False: [name for name, case in MISBEHAVIOURS.items() if not case.robots],
+}
+"""Those for a crawl that obeys robots.txt, and those for one that does not."""

@@ -21,13 +21,12 @@ from shoal.function.events import Order
 from shoal.function.fleet import worth_starting
 from shoal.local import Job, prepare
 from shoal.model import Link, Stats
-from shoal.slice import Bench, Ends, patiently
+from shoal.slice import Bench, Ends, patiently, shorten_timeout
 from shoal.worker import GRACE_S, LEASE_S
 
 SPARE_S = GRACE_S + 0.5  # kept back of an invocation's time: to give back, to commit, to answer
 MOST_GRACE_S = 10.0  # for what has begun when the slice leases no more
 PATIENT_S = 2.0  # with a frontier that cannot be reached
-LEAST_TIMEOUT_S = 1.0
 BATCH = 1_000
 
 log = logging.getLogger("shoal.function")
@@ -92,16 +91,11 @@ class Station:
         """Once in each process, since all that it does is done for good."""
         with self._preparing:
             if not self._prepared:
-                self._shorten_timeout(left_s)
+                slice_s, _ = times(left_s)
+                if slice_s > 0:
+                    shorten_timeout(self.crawl, slice_s)
                 patiently(partial(prepare, self._job), PATIENT_S)
                 self._prepared = True
-
-    def _shorten_timeout(self, left_s: float) -> None:
-        """A page that takes longer than a slice would be given back again and again, for ever."""
-        slice_s, _ = times(left_s)
-        if slice_s > 0:
-            timeout_s = min(self.crawl.settings.total_timeout_s, max(LEAST_TIMEOUT_S, slice_s))
-            self.crawl.change(total_timeout_s=timeout_s)
 
     def _work(self, place: _Place, left_s: float) -> dict[str, int]:
         slice_s, grace_s = times(left_s)
