@@ -92,6 +92,11 @@ class Page:
         return self._link.priority if self._link else 0
 
     @property
+    def key(self) -> str:
+        """What sets it apart from other pages of the same URL, if that was given with its link."""
+        return self._link.key if self._link else ""
+
+    @property
     def meta(self) -> Mapping[str, object]:
         """The user's data that came with the link; empty if there are none."""
         return (self._link.meta if self._link else None) or _NO_META

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import NamedTuple, Protocol, TypeVar
 
 from shoal.access import Access
@@ -22,13 +23,15 @@ from shoal.frontier import Frontier
 from shoal.local import Job, keep_revisits, loop_factory, opened_stores
 from shoal.meter import Meter
 from shoal.model import Lease, Outcome
+from shoal.policy import Retries, retry
 from shoal.threads import HandlerThreads
-from shoal.visit import Visitor
+from shoal.visit import Attempt, Visitor
 from shoal.worker import LEASE_S, Visits, Worker, fetch_settings, load_of, pauses
 
 LOOK_S = 0.1  # how often a slice looks whether it has to end
 PATIENCE_S = 5.0  # without work; then the process is free for other jobs
 LEAST_TIMEOUT_S = 1.0
+TOO_SLOW = "longer than a slice"
 
 T = TypeVar("T")
 log = logging.getLogger("shoal.slice")
@@ -50,14 +53,22 @@ class Beats(NamedTuple):
 
 
 class Tally:
-    """Visits, and counts how they end."""
+    """Visits, no longer than a slice lasts, and counts how they end."""
 
-    def __init__(self, visitor: Visits) -> None:
+    def __init__(self, visitor: Visits, longest_s: float, retries: Retries) -> None:
+        """longest_s: a visit that takes longer has failed, as its page would be given back for ever."""
         self._visitor = visitor
+        self._longest_s = longest_s
+        self._retries = retries
         self.ends: Counter[str] = Counter()
 
     async def visit(self, lease: Lease) -> Outcome:
-        outcome = await self._visitor.visit(lease)
+        try:
+            async with asyncio.timeout(self._longest_s):
+                outcome = await self._visitor.visit(lease)
+        except TimeoutError:
+            verdict = retry(TOO_SLOW, lease.attempt, "handler", retries=self._retries, draw=random.random())
+            outcome = Attempt(lease).end(verdict, f"not done within {self._longest_s:g} s")
         self.ends[outcome.state] += 1
         return outcome
 
@@ -104,7 +115,7 @@ class Bench:
         """
         self.open()
         assert self._runner is not None
-        tally = Tally(self._visitor)
+        tally = Tally(self._visitor, ends.longest_s, self._job.crawl.retries())
         worker = Worker(
             self._job.crawl,
             self._frontier,
@@ -163,6 +174,8 @@ class Ends:
 
         draining: whether to end soon; drain_s: what has begun by then may take so long.
         """
+        self.longest_s = slice_s + grace_s / 2
+        """A visit that takes longer, from the start of the slice on, could not be finished in any other."""
         self._draining = draining
         self._leave_at = time.monotonic() + slice_s
         self._stop_at = self._leave_at + grace_s
@@ -189,25 +202,30 @@ def shorten_timeout(crawl: Crawl, slice_s: float) -> None:
 async def _run(worker: Worker, tally: Tally, ends: Ends, beats: Beats | None) -> None:
     """Let the worker work, beat, and see to its end."""
     work = asyncio.create_task(worker.work(tally))
-    beating = asyncio.create_task(_beat(worker, tally, beats)) if beats else work
+    over = asyncio.Event()
+    beating = asyncio.create_task(_beat(worker, tally, beats, over)) if beats else work
     while not work.done():
         if ends.stop():
             worker.stop()
         elif ends.leave():
             worker.leave()
         await asyncio.wait([work], timeout=LOOK_S)
-    beating.cancel()
+    over.set()
     await asyncio.gather(beating, return_exceptions=True)
     await work
 
 
-async def _beat(worker: Worker, tally: Tally, beats: Beats) -> None:
+async def _beat(worker: Worker, tally: Tally, beats: Beats, over: asyncio.Event) -> None:
+    """Beat until the slice is over; it never ends in the middle of a beat."""
     loop = asyncio.get_running_loop()
-    held = True
-    while held:
-        await asyncio.sleep(beats.every_s)
+    while True:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(beats.every_s):
+                await over.wait()
+            return
         try:
-            held = await loop.run_in_executor(None, beats.beat, tally.ends.total())
+            if not await loop.run_in_executor(None, beats.beat, tally.ends.total()):
+                break
         except FrontierUnavailable as error:
             log.warning("%s", error)
     log.error("this slice was taken for dead, so it ends")

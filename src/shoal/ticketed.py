@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from math import inf
 
+from shoal.errors import LoginFailed, ShoalError
 from shoal.frontier.tickets import Pace, Ticket
 from shoal.liveness import worker_name
 from shoal.local import Job
@@ -64,14 +66,28 @@ class TicketBench:
         )
         try:
             done = self._bench.work(owner, ends, Beats(partial(desk.beat, ticket, owner), self._pace.beat_s))
-        except BaseException:
-            self._give_up(ticket)
+        except LoginFailed as error:
+            self._pause(desk, error)
+            done = {}
+        except BaseException as error:
+            self._give_up(ticket, in_order=isinstance(error, ShoalError))
             raise
         patiently(partial(desk.end, ticket, owner, again=not draining()), self._pace.running_s)
         return done
 
-    def _give_up(self, ticket: Ticket) -> None:
-        """Whatever is open may be in the middle of something, and is left alone."""
+    def _pause(self, desk: Desk, error: LoginFailed) -> None:
+        """Others would try to log in, too, slice after slice, until the account is locked."""
+        log.critical(
+            "%s; the crawl '%s' is paused: `shoal resume` lets it go on", error, self._job.crawl.name
+        )
+        patiently(desk.frontier.pause, self._pace.running_s)
+        self._bench.close()  # the next slice is to log in anew
+
+    def _give_up(self, ticket: Ticket, *, in_order: bool) -> None:
+        """in_order: the worker has wound up. Otherwise what is open may be in the middle of something."""
+        if in_order:
+            with suppress(ShoalError):
+                self.close()
         self._bench.abandon()
         self._desk = None
         try:

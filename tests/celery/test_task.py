@@ -7,8 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from celery import Celery, group
+from celery.exceptions import Ignore
 from celery.exceptions import TimeoutError as CeleryTimeoutError
 from kombu.exceptions import OperationalError
+from tests.servers import Pause, ScriptedServer, page, reply
 from tests.site import Site
 
 import shoal
@@ -258,6 +260,27 @@ def test_a_bound_task_retries_as_celery_does_when_it_is_called(app, place):
         fails(URL)
 
 
+def test_scrapes_of_one_url_at_once_are_told_apart(app, place):
+    """What one of them decides is its own, whichever ends first."""
+
+    @shoal.celery.scraper(app, **place, obey_robots=False)
+    def scrape(page):
+        raise Ignore(page.key)
+
+    def answer(request):
+        return reply(Pause(0.3), *page().steps) if server.count("/") == 2 else page()
+
+    keys = ["mon", "tue", "wed"]
+    with ScriptedServer(answer) as server:
+        for key in keys:
+            scrape.apply_async(args=[server.url()], key=key)
+        desk, bench = scrape.office.desk(), scrape.office.bench()
+        [slot] = desk.crew().slots
+        assert bench.run(slot.ticket, draining=lambda: False, slice_s=1.0) == {"skipped": 3}
+        assert sorted(each.reason for each in desk.frontier.skipped()) == keys
+        bench.close()
+
+
 # --- declaring ----------------------------------------------------------------------------------
 
 
@@ -279,7 +302,30 @@ def test_two_crawls_of_one_name_are_refused(app, place, scrape):
         shoal.celery.attach(app, shoal.Crawl("scrape"), frontier=place["frontier"])
 
 
-def test_a_wrong_setting_is_named(app, place):
-    """As `shoal.Crawl` does."""
-    with pytest.raises(shoal.ConfigError, match="delay_s"):
-        shoal.celery.scraper(app, **place, delays_s=3)(lambda page: None)
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"delays_s": 3}, "delay_s"),
+        ({"retries": 3}, "max_retries"),
+        ({"fetch": False, "revisit_s": 3.0}, "revisit_s has no meaning"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named(app, place, settings, words):
+    """As `shoal.Crawl` does, with what to write instead."""
+    with pytest.raises(shoal.ConfigError, match=words):
+        shoal.celery.scraper(app, **place, **settings)(lambda page: None)
+
+
+def test_links_of_a_function_that_fetches_for_itself_may_be_traps(app, place):
+    """They are cut as those of pages are."""
+
+    @shoal.celery.scraper(app, **place, scope="any", fetch=False)
+    def errand(url):
+        return shoal.Link("http://site.example/x/x/x/x")
+
+    errand.delay("http://site.example/")
+    desk, bench = errand.office.desk(), errand.office.bench()
+    [slot] = desk.crew().slots
+    assert bench.run(slot.ticket, draining=lambda: False, slice_s=0.3) == {"done": 1}
+    assert [each.reason for each in desk.frontier.skipped()] == ["trap: repeated segments"]
+    bench.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from itertools import pairwise
@@ -13,6 +12,7 @@ from itertools import pairwise
 import pytest
 from tests.e2e.redis_shop import Shop, until
 from tests.e2e.shell import PATIENCE_S, Shell
+from tests.limiter import Limiter
 from tests.servers import Pause, Reply, Request, ScriptedServer, page, reply
 from tests.services import RedisServer
 from tests.site import Site
@@ -139,46 +139,13 @@ def test_what_a_host_is_cannot_be_changed_on_the_way(shoal: Shell, site: Site) -
 
 # --- rate limits ------------------------------------------------------------------------------
 
-PER_S = 5
-WARM_UP_S = 25.0
-MEASURED_S = 45.0
-
-
-class Limiter:
-    """A site that lets in so many requests in any second, and answers the others 429, `Retry-After: 1`."""
-
-    def __init__(self) -> None:
-        self.answers: list[tuple[float, bool]] = []
-        self._let_in: deque[float] = deque()
-
-    def __call__(self, request: Request) -> Reply:
-        while self._let_in and self._let_in[0] <= request.at - 1:
-            self._let_in.popleft()
-        lets_in = len(self._let_in) < PER_S
-        self.answers.append((request.at, lets_in))
-        if not lets_in:
-            return page(b"", "429 Too Many Requests", "Retry-After: 1")
-        self._let_in.append(request.at)
-        number = len(self.answers)
-        return page(f'<a href="/{2 * number}">a</a><a href="/{2 * number + 1}">b</a>'.encode())
-
-    def assert_well_used(self) -> None:
-        """Few requests were refused, and most of what is allowed was asked for."""
-        began = self.answers[0][0] + WARM_UP_S
-        settled = [let_in for at, let_in in self.answers if began <= at < began + MEASURED_S]
-        refused, used = settled.count(False) / len(settled), settled.count(True) / PER_S / MEASURED_S
-        print(f"refused: {refused:.1%}, used: {used:.1%}")
-        assert refused < 0.03
-        assert used >= 0.85
-
-
 @pytest.mark.faults
 def test_a_rate_limit_is_kept_to_by_four_processes(shoal: Shell) -> None:
     """After warming up fewer than 3 % of requests are refused, and 85 % of the allowed ones are made."""
     limiter = Limiter()
     with ScriptedServer(limiter) as server:
         process = shoal.start("crawl", server.url(), "--processes", "4", "--ignore-robots")
-        time.sleep(WARM_UP_S + MEASURED_S + 2)
+        time.sleep(Limiter.LASTS_S)
         process.terminate()
         process.communicate(timeout=PATIENCE_S)
     limiter.assert_well_used()
@@ -198,7 +165,7 @@ def test_a_rate_limit_is_kept_to_by_four_workers_on_redis(shoal: Shell) -> None:
         shop.scraper(server.url(), obey_robots=False)
         for _ in range(4):
             working.enter_context(shop.working())
-        time.sleep(WARM_UP_S + MEASURED_S + 2)
+        time.sleep(Limiter.LASTS_S)
     limiter.assert_well_used()
 
 

@@ -57,6 +57,13 @@ def scraper(
     settings: any of `shoal.crawl.Settings`: delay_s, per_host, concurrency, ...
     Raises ConfigError naming what is wrong.
     """
+    if "retries" in settings:
+        raise ConfigError("retries of a task are called max_retries, as Celery does")
+    if not fetch and settings.get("revisit_s") is not None:
+        raise ConfigError(
+            "a function that fetches for itself is not told what has changed, so revisit_s has no meaning:"
+            " add its URLs again, with another key="
+        )
     retries = FOR_EVER if max_retries is None else max_retries
     if retry_delay_s is not None:
         settings["retry_delay_s"] = retry_delay_s
@@ -147,13 +154,14 @@ def _dress(app: Celery, task_name: str) -> Dresses:
 class _Noting:
     """Notes which URLs are being done: a handler is told the page, but not the lease."""
 
-    def __init__(self, visitor: Visits, leases: dict[str, Lease]) -> None:
+    def __init__(self, visitor: Visits, leases: dict[tuple[str, str], Lease]) -> None:
         self._visitor = visitor
         self._leases = leases
 
     async def visit(self, lease: Lease) -> Outcome:
-        self._leases[lease.link.url] = lease
+        page = lease.link.url, lease.link.key
+        self._leases[page] = lease
         try:
             return await self._visitor.visit(lease)
         finally:
-            self._leases.pop(lease.link.url, None)
+            self._leases.pop(page, None)

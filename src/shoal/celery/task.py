@@ -71,8 +71,8 @@ class ScrapeTask(Task):  # type: ignore[misc]
     """Whether it takes a URL; otherwise it takes a Page."""
     takes_self: ClassVar[bool] = False
     """Whether it takes the task first."""
-    leases: ClassVar[dict[str, Lease]]
-    """What is being done in this process, by URL."""
+    leases: ClassVar[dict[tuple[str, str], Lease]]
+    """What is being done in this process, by URL and key."""
 
     @property
     def office(self) -> Office:
@@ -185,7 +185,7 @@ class ScrapeTask(Task):  # type: ignore[misc]
 
     def handle(self, page: Page) -> Any:
         """The handler of its crawl: runs the user's function on a fetched page."""
-        lease = self.leases.get(page.url)
+        lease = self.leases.get((page.url, page.key))
         if lease is None:  # called directly
             return super().__call__(page)
         return self._decided(lambda: self.run(page), lease)
