@@ -1,10 +1,12 @@
-"""A site with a rate limit, which says how well a crawl has kept to it."""
+"""Hosts that limit, stall or refuse, and how well a crawl has dealt with them."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
-from tests.servers import Reply, Request, page
+from tests.servers import Pause, Reply, Request, page, reply
+from tests.site import Site
 
 PER_S = 5
 WARM_UP_S = 25.0
@@ -40,3 +42,23 @@ class Limiter:
         print(f"refused: {refused:.1%}, used: {used:.1%}")
         assert refused < 0.03
         assert used >= 0.85
+
+
+NUISANCES: dict[str, Callable[[Request], Reply]] = {
+    "silent": lambda request: reply(Pause(1_000.0)),
+    "slow": lambda request: Reply([Pause(5.0), *page(b"").steps]),
+    "refusing": lambda request: page(b"", "429 Too Many Requests"),
+}
+"""What one host among many may do."""
+
+
+def assert_little_lost(nuisance: str, alone: Site, beside: Site) -> None:
+    """Of two crawls at the same time, the one that met a bad host as well was hardly slower."""
+    times = [[fetch.at for fetch in site.log[1:]] for site in (alone, beside)]
+    began, ended = max(each[0] for each in times) + 1.0, min(each[-1] for each in times) - 1.0
+    both_run = [[at for at in each if began <= at < ended] for each in times]
+    rates = [(len(each) - 1) / (each[-1] - each[0]) for each in both_run]
+    lost = 1 - rates[1] / rates[0]
+    print(f"{nuisance}: {rates[0]:.1f} pages/s without it, {rates[1]:.1f} with it: {lost:.1%} lost")
+    assert len(both_run[0]) > alone.pages / 2
+    assert lost < 0.05
