@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 
@@ -18,7 +17,6 @@ from shoal.crawl import Crawl
 from shoal.model import Item, Lease, Link, Outcome, Response
 from shoal.parse import Page
 from shoal.policy import retry
-from shoal.traps import Sieve
 from shoal.visit import Attempt, one_line, traceback_of
 
 log = logging.getLogger("shoal.errand")
@@ -31,8 +29,6 @@ class Errands:
         self._retries = crawl.retries()
         self._spelling = crawl.spelling()
         self._sorter = handle.Sorter(crawl)
-        rules = crawl.traps()
-        self._sieve = None if rules is None else Sieve(rules, time.gmtime().tm_year)
         self._function = function
         self._threads = threads
 
@@ -62,8 +58,7 @@ class Errands:
     def _sort(self, results: list[object], lease: Lease) -> tuple[tuple[Item, ...], tuple[Link, ...]]:
         """What is no row and no link was meant for somebody else: a count, "ok"."""
         page = Page(Response(lease.link.url, 0, (), b""), lease.link, self._spelling)
-        items, links = self._sorter.sort((each for each in results if not isinstance(each, _SCALARS)), page)
-        return items, self._sieve.sift(links) if self._sieve else links
+        return self._sorter.sort((each for each in results if not isinstance(each, _SCALARS)), page)
 
 
 _SCALARS = (str, bytes, int, float, bool)
