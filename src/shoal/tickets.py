@@ -21,6 +21,7 @@ from shoal.frontier.tickets import Crew, Pace, Ticket, Tickets
 from shoal.liveness import is_dead, reap_dead
 from shoal.model import Link
 
+SOON_S = 1.0
 QUIET_S = 5.0  # after a ticket could not be sent, producers mint none
 
 Send = Callable[[Ticket], None]
@@ -61,8 +62,18 @@ class Desk:
         return held
 
     def end(self, ticket: Ticket, owner: str, *, again: bool) -> None:
-        """The slice has ended in good order; `again`: others may follow."""
-        self._issue(self._tickets.end(ticket, owner, again=again))
+        """The slice has ended in good order; `again`: others may follow.
+
+        If there is nothing to do just now, but soon, it waits for that, since the next tick may be far: at
+        most moments a host with a rate limit has nothing to do.
+        """
+        tickets = self._tickets.end(ticket, owner, again=again)
+        if again and not tickets:
+            again_s = self.frontier.lease(0, 0.0, worker=owner).again_s
+            if again_s is not None and again_s <= SOON_S:
+                time.sleep(again_s)
+                tickets = self._tickets.mint()
+        self._issue(tickets)
 
     def fail(self, ticket: Ticket, *, lost: bool) -> None:
         """The slice has come to a bad end.

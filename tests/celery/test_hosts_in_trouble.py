@@ -6,19 +6,20 @@ import time
 from typing import Any
 
 import pytest
-from tests.limiter import Limiter
 from tests.servers import ScriptedServer
+from tests.troubled import Limiter
 
 CODE = """\
 import shoal
 
+PLACE["pace"] = shoal.celery.Pace({pace})
 crawl = shoal.Crawl("sites", **{settings!r})
 crawl.page()(shoal.crawl.summarize)
 PLACE.pop("allow_private")
 shoal.celery.attach(app, crawl, **PLACE)
 """
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 @pytest.mark.faults
@@ -27,7 +28,7 @@ def test_a_rate_limit_is_kept_to_by_two_workers(new_project: Any, broker: str) -
     limiter = Limiter()
     with ScriptedServer(limiter) as server:
         settings = {"seeds": [server.url()], "obey_robots": False}
-        project = new_project(CODE.format(settings=settings), broker=broker)
+        project = new_project(CODE.format(settings=settings, pace=""), broker=broker)
         workers = [project.worker("-c", "2") for _ in range(2)]
         for worker in workers:
             worker.ready()

@@ -5,17 +5,17 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from itertools import pairwise
 
 import pytest
 from tests.e2e.redis_shop import Shop, until
 from tests.e2e.shell import PATIENCE_S, Shell
-from tests.limiter import Limiter
-from tests.servers import Pause, Reply, Request, ScriptedServer, page, reply
+from tests.servers import Reply, Request, ScriptedServer, page
 from tests.services import RedisServer
 from tests.site import Site
+from tests.troubled import NUISANCES, Limiter, assert_little_lost
 
 SCRAPER = """\
     import shoal
@@ -176,12 +176,6 @@ HEALTHY = 99
 PAGES = 10  # of each healthy host
 LATENCY_S = 0.8  # so long that the fetches at once are what limits the rate
 
-NUISANCES: dict[str, Callable[[Request], Reply]] = {
-    "silent": lambda request: reply(Pause(1_000.0)),
-    "slow": lambda request: Reply([Pause(5.0), *page(b"").steps]),
-    "refusing": lambda request: page(b"", "429 Too Many Requests"),
-}
-
 
 def _start(shoal: Shell, site: Site, name: str, others: list[str]) -> subprocess.Popen[str]:
     seeds = shoal.write(f"{name}.txt", "\n".join([*site.urls, *others]))
@@ -210,11 +204,4 @@ def test_one_bad_host_does_not_slow_down_the_others(shoal: Shell, nuisance: str)
         for process in processes:
             process.terminate()
             process.communicate(timeout=PATIENCE_S)
-    times = [[fetch.at for fetch in site.log[1:]] for site in (alone, beside)]
-    began, ended = max(each[0] for each in times) + 1.0, min(each[-1] for each in times) - 1.0
-    both_run = [[at for at in each if began <= at < ended] for each in times]
-    rates = [(len(each) - 1) / (each[-1] - each[0]) for each in both_run]
-    lost = 1 - rates[1] / rates[0]
-    print(f"{nuisance}: {rates[0]:.1f} pages/s without it, {rates[1]:.1f} with it: {lost:.1%} lost")
-    assert len(both_run[0]) > pages / 2
-    assert lost < 0.05
+    assert_little_lost(nuisance, alone, beside)

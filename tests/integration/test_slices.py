@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from math import inf
 from pathlib import Path
 
 import psutil
@@ -40,9 +41,9 @@ class Queue:
         self.desk.tick(worker_name(), 1)
         return len(self.tickets)
 
-    def slice(self) -> dict[str, int] | None:
-        """Run the next one."""
-        return self.bench.run(self.tickets.pop(0), draining=lambda: False)
+    def slice(self, slice_s: float = inf) -> dict[str, int] | None:
+        """Run the next one, no longer than so long."""
+        return self.bench.run(self.tickets.pop(0), draining=lambda: False, slice_s=slice_s)
 
     def close(self) -> None:
         self.bench.close()
@@ -65,8 +66,11 @@ def test_a_page_that_takes_longer_than_a_slice_ends(tmp_path: Path) -> None:
         while queue.tick():
             queue.slice()
         [letter] = queue.desk.frontier.dead()
-    ended = letter.reason, letter.error, letter.attempts
-    assert ended == ("longer than a slice", "not done within 1.5 s", 2)
+    assert (letter.reason, letter.error, letter.attempts) == (
+        "longer than a slice",
+        "not done within 1.5 s",
+        2,
+    )
     assert len(called) == 2
 
 
@@ -142,3 +146,15 @@ def test_slices_that_fail_leave_nothing_open(tmp_path: Path) -> None:
         queue.desk.add(crawl.seeds())
         first = fail()
         assert [fail() for _ in range(4)] == [first] * 4
+
+
+def test_a_slice_calls_for_the_next_one_if_there_is_work_soon(tmp_path: Path) -> None:
+    """At its end the host was asked a moment ago; nobody has to wait for the next tick."""
+    crawl = shoal.Crawl("delayed", obey_robots=False, delay_s=0.4)
+    with ScriptedServer({"/": page(), "/x": page()}) as server, closing(Queue(crawl, tmp_path)) as queue:
+        crawl.change(seeds=[server.url(), server.url("/x")])
+        queue.desk.add(crawl.seeds())
+        assert queue.slice(0.2) == {"done": 1}
+        assert len(queue.tickets) == 1
+        assert queue.slice(0.2) == {"done": 1}
+        assert queue.tickets == []
