@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from threading import Lock
+from threading import Lock, Thread
 from uuid import uuid4
 
 from msgspec import Struct
@@ -150,8 +151,22 @@ class _Place:
 
 
 def _close(places: Iterable[_Place]) -> None:
+    """The garbage collector may call it at any moment: where a loop runs, no other one can be ended."""
+    if _a_loop_runs_here():
+        elsewhere = Thread(target=_close, args=(places,))
+        elsewhere.start()
+        elsewhere.join()
+        return
     for place in places:
         place.bench.close()
+
+
+def _a_loop_runs_here() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def times(left_s: float) -> tuple[float, float]:
