@@ -80,7 +80,7 @@ def test_it_may_be_collected_while_a_loop_runs(place: str, tmp_path: Path) -> No
             gc.collect()
 
         asyncio.run(collect())
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads
 
 
 def test_rows_may_stay_in_a_frontier_that_keeps_them(tmp_path: Path, frontier: str) -> None:
