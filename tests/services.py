@@ -194,6 +194,11 @@ class S3Server(Server):
             "AWS_REGION": "us-east-1",
         }
 
+    def stop(self) -> None:
+        """End it at once: it would wait for its clients, and has written what it has answered."""
+        if self._process is not None:
+            self.kill()
+
     def _launch(self, log: int) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "localbucket", "--port", str(self.port), self.data]
         return subprocess.Popen(command, stdout=log, stderr=log)
