@@ -10,7 +10,9 @@ from contextlib import contextmanager
 import pytest
 from hypothesis import settings
 
-pytest.register_assert_rewrite("tests.contract.invariants", "tests.faults.crawling", "tests.troubled")
+pytest.register_assert_rewrite(
+    "tests.contract.invariants", "tests.dashboard.browser", "tests.faults.crawling", "tests.troubled"
+)
 settings.register_profile("default", deadline=None)  # machines are shared and noisy
 settings.register_profile("thorough", deadline=None, max_examples=2_000, stateful_step_count=100)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

@@ -81,10 +81,13 @@ class Server:
             time.sleep(0.001)
 
     def stop(self) -> None:
-        """End it in good order, without waiting for clients."""
+        """End it in good order, without waiting for clients. One that has ended by itself is an error."""
         if self._process is not None:
+            ended = self._process.poll()
             self._process.send_signal(signal.SIGINT)
             self._reap()
+            if ended is not None:
+                raise RuntimeError(f"it had ended with {ended}:\n{(self.folder / 'log').read_text()}")
 
     def restart(self) -> None:
         """Start it on the data that is there; if it is still running it is stopped first."""

@@ -11,6 +11,12 @@ from playwright.sync_api import Browser, BrowserContext, Page
 WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 VIEWS = ("overview", "hosts", "dead", "skipped", "pages", "items", "controls")
 PATIENCE_S = 15.0
+GO = """hash => new Promise(routed => {
+    const before = location.href;
+    addEventListener("hashchange", () => routed(), { once: true });
+    location.hash = hash;
+    if (location.href === before) routed();
+})"""
 
 
 class Watched:
@@ -74,12 +80,9 @@ def comes(page: Page, expression: str, arg: Any = None) -> Any:
 
 def shown(page: Page, name: str) -> Page:
     """The page with this view open and filled."""
-    view = name.split("?")[0]
     comes(page, "() => document.querySelector('nav [aria-current]')")
-    page.evaluate("name => { location.hash = name }", name)
-    comes(page, "view => document.querySelector('nav [aria-current]').hash.startsWith('#' + view)", view)
-    page.wait_for_selector("main h1")
-    comes(page, "() => !document.querySelector('main').textContent.includes('Loading')")
+    page.evaluate(GO, f"#{name}")
+    comes(page, "() => document.querySelector('main h1') && !document.querySelector('main[aria-busy]')")
     return page
 
 

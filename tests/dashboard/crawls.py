@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -69,9 +70,13 @@ def _worker(place: str, folder: Path) -> Iterator[None]:
         "rows.jsonl",
         "-q",
     ]
-    process = subprocess.Popen(command, cwd=folder)
-    try:
-        yield
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(30)
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen(command, cwd=folder, stderr=said)
+        try:
+            yield
+        finally:
+            ended = process.poll()
+            process.send_signal(signal.SIGTERM)
+            process.wait(30)
+            said.seek(0)
+            assert ended is None, f"it had ended with {ended}: {said.read()}"

@@ -53,6 +53,7 @@ export const controls = {
       } catch (error) {
         if (!ended) show(limits, failure(error));
       }
+      if (!ended) context.ready();
     };
     drawRunning(context.now()?.pulse.stats);
     load();

@@ -115,8 +115,9 @@ async function route() {
     root.replaceChildren();
     window.scrollTo(0, 0);
   }
+  root.setAttribute("aria-busy", "true"); // until the view has something to show
   const context = {
-    crawl, params, go, perform, ask, notice, root,
+    ready: () => root.removeAttribute("aria-busy"), crawl, params, go, perform, ask, notice, root,
     get: (path, more, signal) => get(path, { crawl, ...more }, signal),
     now: () => frame.now,
   };

@@ -105,6 +105,7 @@ export const overview = {
       show(headline, h("strong", {}, rate(pulse.pages_per_s)), h("span", { class: "unit" }, "pages/s"),
         pulse.errors_per_s > 0 && h("span", { class: "bad" }, `${rate(pulse.errors_per_s)} failed/s`));
       show(body, facts(stats, left_s, pulse.at, crawl), shares(stats), h("div", { class: "columns" }, priorities(stats), details(stats)), crew(workers, pulse.at, beat_s));
+      context.ready();
     };
     load();
     if (context.now()) tick(context.now());

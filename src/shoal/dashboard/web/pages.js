@@ -42,6 +42,7 @@ export const pages = {
     if (document.activeElement?.id !== "url" || !root.querySelector("#url").value) root.querySelector("#url").value = url;
     if (!url) {
       show(body, nothing("What became of a URL, and why: type it above."));
+      context.ready();
       return {};
     }
     const draw = (found, error) => {
