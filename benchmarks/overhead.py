@@ -1,9 +1,8 @@
-"""What it costs to be watched: metrics that are scraped, logs and history, beside a tree without them.
+"""What it costs to be watched: metrics that are scraped, logs and history, beside the same code without them.
 
-    git worktree add ../before COMMIT
-    python -m benchmarks.overhead --before ../before
+    python -m benchmarks.overhead [--redis]
 
-Both trees take turns on the same site, so that whatever else the machine does hits both; medians count.
+They take turns on the same site, so that whatever else the machine does hits all; medians count.
 """
 
 from __future__ import annotations
@@ -12,37 +11,27 @@ import argparse
 import os
 import re
 import statistics
+import sys
 import tempfile
 import threading
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from tests.services import RedisServer
 
-from benchmarks.measure import ROOT, Cost, Site, crawl, median, serving, shoal_command
+from benchmarks.measure import SHOAL, Cost, Site, crawl, median, serving, shoal_command
 from benchmarks.report import table
 
 SCRAPE_S = 1.0  # Prometheus does it every 15 seconds
 
-
-class Kind(NamedTuple):
-    """One way to crawl."""
-
-    name: str
-    tree: Path
-    options: Sequence[str]
-
-
-def kinds(before: Path) -> list[Kind]:
-    """Those that are compared."""
-    return [
-        Kind("before", before, ["--quiet"]),
-        Kind("now", ROOT, ["--quiet"]),
-        Kind("now, watched", ROOT, ["--log-json", "--metrics-port", "0"]),
-    ]
+KINDS = {
+    "nothing is counted": [sys.executable, "-m", "benchmarks.unwatched"],
+    "as it comes: counters and history": [SHOAL],
+    "scraped every second, log as JSON": [SHOAL],
+}
+BARE, _, WATCHED = KINDS
 
 
 @contextmanager
@@ -65,20 +54,21 @@ def scraping(log: Path) -> Iterator[list[int]]:
         thread.join()
 
 
-def take_turn(kind: Kind, site: Site, on_redis: bool) -> tuple[Cost, float]:
+def take_turn(kind: str, site: Site, on_redis: bool) -> tuple[Cost, float]:
     """Crawl the whole site; returns the cost, and the CPU milliseconds of Redis for a page."""
     with tempfile.TemporaryDirectory() as folder, RedisServer() if on_redis else nullcontext() as redis:
         work = Path(folder)
         log = work / "log"
         log.touch()
-        command = [part for part in shoal_command(site.start, work) if part != "--quiet"]
+        command = [*KINDS[kind], *shoal_command(site.start, work)[1:]]
+        if kind == WATCHED:
+            command[command.index("--quiet") :] = ["--log-json", "--metrics-port", "0"]
         if redis is not None:
             at = command.index("--state")
             command[at : at + 2] = ["--frontier", redis.url]
         shell = 'exec "$@" 2>>"$0"'
-        environment = f"PYTHONPATH={kind.tree / 'src'}"
         with scraping(log) as sizes:
-            cost = crawl(["env", environment, "sh", "-c", shell, log, *command, *kind.options], site)
+            cost = crawl(["sh", "-c", shell, log, *command], site)
         redis_s = 0.0
         if redis is not None:
             with redis.client() as client:
@@ -89,7 +79,7 @@ def take_turn(kind: Kind, site: Site, on_redis: bool) -> tuple[Cost, float]:
         raise SystemExit(f"the crawl is not right, so its speed says nothing: {report}")
     redis_ms = 1000 * redis_s / site.pages
     print(
-        f"{kind.name}: {cost.cpu_ms_per_page:.3f} ms/page, {cost.pages_per_s:.0f} pages/s,"
+        f"{kind}: {cost.cpu_ms_per_page:.3f} ms/page, {cost.pages_per_s:.0f} pages/s,"
         f" Redis {redis_ms:.3f} ms/page, {len(sizes)} scrapes, others {cost.others_cores:.2f}",
         flush=True,
     )
@@ -98,23 +88,21 @@ def take_turn(kind: Kind, site: Site, on_redis: bool) -> tuple[Cost, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--before", type=Path, required=True, help="the other tree")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--pages", type=int, default=10_000)
+    parser.add_argument("--pages", type=int, default=20_000)
     parser.add_argument("--redis", action="store_true", help="with the frontier on Redis")
     given = parser.parse_args()
-    compared = kinds(given.before.resolve())
-    costs: dict[str, list[Cost]] = {kind.name: [] for kind in compared}
-    redis: dict[str, list[float]] = {kind.name: [] for kind in compared}
+    costs: dict[str, list[Cost]] = {kind: [] for kind in KINDS}
+    redis: dict[str, list[float]] = {kind: [] for kind in KINDS}
     with serving(given.pages) as site:
         for number in range(given.rounds):
-            for kind in compared if number % 2 else compared[::-1]:
+            for kind in [*KINDS] if number % 2 else [*KINDS][::-1]:
                 cost, redis_ms = take_turn(kind, site, given.redis)
-                costs[kind.name].append(cost)
-                redis[kind.name].append(redis_ms)
+                costs[kind].append(cost)
+                redis[kind].append(redis_ms)
     print(
         table(
-            ["", "CPU ms per page", "more", "pages/s", "Redis, CPU ms per page"],
+            ["", "CPU ms per page", "more", "pages/s", "pages/s more", "Redis, CPU ms per page"],
             [_row(name, costs, redis) for name in costs],
         )
     )
@@ -122,13 +110,15 @@ def main() -> None:
 
 def _row(name: str, costs: dict[str, list[Cost]], redis: dict[str, list[float]]) -> list[str]:
     """The median of each round's ratio says how much more: rounds differ more than kinds do."""
-    pairs = zip(costs[name], costs["before"], strict=True)
+    pairs = [*zip(costs[name], costs[BARE], strict=True)]
     more = statistics.median(ours.cpu_s / theirs.cpu_s for ours, theirs in pairs) - 1
+    faster = statistics.median(ours.pages_per_s / theirs.pages_per_s for ours, theirs in pairs) - 1
     return [
         name,
         f"{median(costs[name], 'cpu_ms_per_page'):.3f}",
         f"{more:+.1%}",
         f"{median(costs[name], 'pages_per_s'):,.0f}",
+        f"{faster:+.1%}",
         f"{statistics.median(redis[name]):.3f}",
     ]
 
