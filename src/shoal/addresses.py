@@ -1,7 +1,7 @@
 """Which kind of address a crawler is sent to. Only public ones are fetched from without being asked.
 
 Pages and servers say where a crawler goes next, so they could send it to what only this machine or network
-can reach (server-side request forgery). Nothing is looked up here: `shoal.connection` asks about every
+can reach (server-side request forgery). Nothing is looked up here: `shoal.fetch.connection` asks about every
 address right before it connects to it.
 """
 

@@ -23,12 +23,12 @@ from shoal.errors import ConfigError, ShoalError
 if TYPE_CHECKING:
     from shoal.crawl import Crawl
     from shoal.export import Format
-    from shoal.findings import Findings
     from shoal.frontier import Frontier
     from shoal.local import Job
     from shoal.model import PageRecord, Stats
-    from shoal.report import Speaker
+    from shoal.report.findings import Findings
     from shoal.store.read import Rows
+    from shoal.words import Speaker
 
 SUFFIX = ".shoal"
 INTERRUPTED = 130
@@ -421,7 +421,7 @@ def _crawl(
     drain: bool = True,
     **settings: Any,
 ) -> int:
-    from shoal import local, log, report
+    from shoal import local, log, words
     from shoal.metrics import Address
     from shoal.progress import progress
 
@@ -455,14 +455,14 @@ def _crawl(
         return local.prepare(job)
 
     stats = local.apart(begin) if processes > 1 else begin()
-    say = report.Speaker(job, quiet=quiet, as_json=log_json)
+    say = words.Speaker(job, quiet=quiet, as_json=log_json)
     broken = partial(_look_for_broken, job, report_to, fail_on_broken, say)
     if stats.finished and drain:
         say.already_finished(stats)
-        return broken() or report.exit_code(stats, strict=strict)
+        return broken() or words.exit_code(stats, strict=strict)
     if stats.paused:
         raise ConfigError(
-            f"the crawl '{made.name}' is paused: let it go on with `shoal resume {report.option(place)}`"
+            f"the crawl '{made.name}' is paused: let it go on with `shoal resume {words.option(place)}`"
         )
     say.begin(stats)
     watch = progress(made.name, quiet=quiet, plain=log_json)
@@ -471,7 +471,7 @@ def _crawl(
     finally:
         watch.close()
     stats = local.look_back(job, partial(say.end, stopped=stopped), patient=not stopped)
-    return INTERRUPTED if stopped else broken() or report.exit_code(stats, strict=strict)
+    return INTERRUPTED if stopped else broken() or words.exit_code(stats, strict=strict)
 
 
 def _look_for_broken(job: Job, report_to: str | None, fail: bool, say: Speaker) -> int:
@@ -479,7 +479,7 @@ def _look_for_broken(job: Job, report_to: str | None, fail: bool, say: Speaker) 
     if report_to is None and not fail:
         return 0
     from shoal import local
-    from shoal.findings import gather
+    from shoal.report.findings import gather
 
     found = local.look_back(job, partial(gather, at=time.time()), patient=True)
     if report_to is not None:
@@ -490,7 +490,7 @@ def _look_for_broken(job: Job, report_to: str | None, fail: bool, say: Speaker) 
 
 def _write_report(found: Findings, output: str) -> None:
     from shoal.atomic import whole_file
-    from shoal.report_page import page
+    from shoal.report.page import page
 
     with whole_file(output) as file:
         file.write_text(page(found), encoding="utf-8")
@@ -641,7 +641,7 @@ def try_out(scraper: str, url: str, as_json: bool, **options: Any) -> int:
     Nothing is stored, and no frontier is touched; robots.txt is not asked. Exits with 1 if there is no page
     or the handler raises.
     """
-    from shoal import access, direct, report
+    from shoal import access, direct, words
     from shoal.log import visible_lines
     from shoal.model import Link
     from shoal.scraper import load
@@ -657,7 +657,7 @@ def try_out(scraper: str, url: str, as_json: bool, **options: Any) -> int:
     if trial.error:
         print(visible_lines(trial.error), file=sys.stderr)
         return 1
-    if said := report.trial(trial, as_json=as_json):
+    if said := words.trial(trial, as_json=as_json):
         print(said)
     return 0
 
@@ -719,13 +719,13 @@ def _find_state() -> str:
 
 def _open(place: str, name: str | None, *, any_of: bool = False) -> Frontier:
     """A crawl that exists: that of the name, or the only one, or with `any_of` the first one."""
-    from shoal import report
+    from shoal import words
     from shoal.frontier import crawl_names, open_frontier
 
     if place.startswith("sqlite:") and (file := Path(place.removeprefix("sqlite:"))).exists():
         _check_place(str(file), "the state file", "--state")
     names = crawl_names(place)
-    shown, option = report.shown(place), report.option(place)
+    shown, option = words.shown(place), words.option(place)
     if not names:
         raise ConfigError(f"there is no crawl in {shown} yet: `shoal crawl URL {option}` starts one")
     if name is None and len(names) > 1 and not any_of:
@@ -757,13 +757,13 @@ crawl_name_options = _options(
 @on_crawl
 def status(frontier: Frontier, as_json: bool, watch: bool) -> None:
     """Show how the crawl stands."""
-    from shoal import report
+    from shoal import words
 
     while watch:
         clear = "\033[H\033[2J" if sys.stdout.isatty() else ""
-        print(clear + report.status(frontier, as_json=as_json), flush=True)
+        print(clear + words.status(frontier, as_json=as_json), flush=True)
         time.sleep(WATCH_S)
-    print(report.status(frontier, as_json=as_json))
+    print(words.status(frontier, as_json=as_json))
 
 
 @shoal.command()
@@ -831,9 +831,9 @@ def dead(
     frontier: Frontier, host: str | None, reason: str | None, limit: int | None, errors: bool, as_json: bool
 ) -> None:
     """List the dead letters: pages that were given up, and why."""
-    from shoal import report
+    from shoal import words
 
-    _print_records(frontier.dead(host=host, reason=reason, limit=limit), as_json, report.letter, errors)
+    _print_records(frontier.dead(host=host, reason=reason, limit=limit), as_json, words.letter, errors)
 
 
 @shoal.command()
@@ -850,15 +850,15 @@ def skipped(
 
     Of the links that a trap rule cuts on one host, the first thousand are listed; all of them are counted.
     """
-    from shoal import report
+    from shoal import words
 
     if summary:
-        rows = report.skips(frontier, host=host, reason=reason)[:limit]
-        for line in map(report.to_json, rows) if as_json else [report.table(rows)] if rows else []:
+        rows = words.skips(frontier, host=host, reason=reason)[:limit]
+        for line in map(words.to_json, rows) if as_json else [words.table(rows)] if rows else []:
             print(line)
     else:
         records = frontier.skipped(host=host, reason=reason, limit=limit)
-        _print_records(records, as_json, report.letter, False)
+        _print_records(records, as_json, words.letter, False)
 
 
 @shoal.command()
@@ -867,10 +867,10 @@ def skipped(
 @on_crawl
 def hosts(frontier: Frontier, limit: int, as_json: bool) -> None:
     """List the hosts, the slowest first: what is asked of them at present, and why."""
-    from shoal import report
+    from shoal import words
 
     records = frontier.hosts(limit=limit)
-    print("\n".join(map(report.to_json, records)) if as_json else report.hosts(records))
+    print("\n".join(map(words.to_json, records)) if as_json else words.hosts(records))
 
 
 @shoal.command("report")
@@ -884,27 +884,27 @@ def write_report(frontier: Frontier, output: str, fail_on_broken: bool, as_json:
     Broken links and redirects with the pages that link there, throughput, answers, errors, what was skipped,
     and hosts. Which pages link where is known of crawls with --report or --survey. --json prints it instead.
     """
-    from shoal import report
-    from shoal.findings import gather
+    from shoal import words
+    from shoal.report.findings import gather
 
     if not as_json:
         _check_place(output, "the report", "--output")
     found = gather(frontier, at=time.time())
     if as_json:
-        print(report.to_json(found))
+        print(words.to_json(found))
     else:
         _write_report(found, output)
-        print(report.links(found, output))
+        print(words.links(found, output))
     return int(fail_on_broken and bool(found.broken))
 
 
 def _print_records(
     records: Sequence[PageRecord], as_json: bool, line: Callable[[PageRecord, bool], str], errors: bool
 ) -> None:
-    from shoal import report
+    from shoal import words
 
     for record in records:
-        print(report.to_json(record) if as_json else line(record, errors))
+        print(words.to_json(record) if as_json else line(record, errors))
 
 
 @shoal.command()
@@ -919,9 +919,9 @@ def redrive(
     """Queue dead letters again, with fresh attempts: by URL, by host, by reason, or all."""
     if not (urls or host or reason or everything):
         raise ConfigError("which dead letters? Give URLs, --host, --reason or --all")
-    from shoal import report
+    from shoal import words
 
-    wanted: list[str | None] = [report.spelled(frontier, url) for url in urls] or [None]
+    wanted: list[str | None] = [words.spelled(frontier, url) for url in urls] or [None]
     count = sum(frontier.redrive(url=url, host=host, reason=reason) for url in wanted)
     print(f"{count} queued again; run the crawl to fetch {'it' if count == 1 else 'them'}")
 
@@ -932,15 +932,15 @@ def redrive(
 @on_crawl
 def why(frontier: Frontier, url: str, as_json: bool) -> int:
     """Say what became of a URL, and why. Exits with 1 if it was never seen."""
-    from shoal import report
+    from shoal import words
     from shoal.model import SITEMAP
 
-    spelled = report.spelled(frontier, url)
+    spelled = words.spelled(frontier, url)
     record = frontier.why(spelled) or frontier.why(spelled, SITEMAP)
     if record is None:
-        print(report.never_seen(frontier, spelled, as_json=as_json))
+        print(words.never_seen(frontier, spelled, as_json=as_json))
         return 1
-    print(report.to_json(record) if as_json else report.why(record))
+    print(words.to_json(record) if as_json else words.why(record))
     return 0
 
 
@@ -952,9 +952,9 @@ def forget(frontier: Frontier, url: str) -> int:
 
     Rows in an output file stay there.
     """
-    from shoal import report
+    from shoal import words
 
-    spelled = report.spelled(frontier, url)
+    spelled = words.spelled(frontier, url)
     if not frontier.forget(spelled):
         print(f"not known, or being fetched just now: {spelled}")
         return 1
@@ -1007,7 +1007,7 @@ def add(
     Lines that are no URLs are written to FILE.rejects with the reason. While it runs the crawl cannot be
     finished.
     """
-    from shoal import access, report
+    from shoal import access, words
     from shoal.model import Link
     from shoal.produce import Producer
     from shoal.scraper import load
@@ -1019,12 +1019,12 @@ def add(
         access.check(made)
     _let_it_be_caught()
     producer = Producer(frontier, priority=priority, max_queued=max_queued)
-    producer.add(Link(url=report.spelled(frontier, url), priority=priority) for url in urls)
+    producer.add(Link(url=words.spelled(frontier, url), priority=priority) for url in urls)
     if file is not None:
         producer.add_file(file)
     for url in sitemaps:
-        producer.add_sitemap(report.spelled(frontier, url), made)
-    print(report.added(producer))
+        producer.add_sitemap(words.spelled(frontier, url), made)
+    print(words.added(producer))
 
 
 @shoal.command()
@@ -1036,13 +1036,13 @@ def migrate(source: str, target: str, crawl_name: str | None) -> None:
 
     It is paused at FROM, and goes on at TO as soon as workers are started there. Rows are not moved.
     """
-    from shoal import report
+    from shoal import words
     from shoal.frontier import open_frontier
     from shoal.migrate import migrate as move
 
     with _open(source, crawl_name) as old, open_frontier(target, crawl=old.crawl) as new:
         stats = move(old, new, waiting=lambda leased: _note(f"waiting for {leased} pages to be finished"))
-        print(report.moved(old, stats, source, target))
+        print(words.moved(old, stats, source, target))
 
 
 @shoal.command()

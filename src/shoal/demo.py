@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from shoal import log, report
+from shoal import log, words
 from shoal.local import INTERRUPTED, Job, prepare, run
 from shoal.progress import progress
 from shoal.scraper import load
@@ -67,7 +67,7 @@ def run_demo(processes: int = 1) -> int:
         file = Path(folder, "shop.py")
         file.write_text(scraper(shop.url))
         job = Job(crawl=load(str(file)), frontier=f"sqlite:{folder}/shop.shoal", processes=processes)
-        say = report.Speaker(job, quiet=False, passing=True)
+        say = words.Speaker(job, quiet=False, passing=True)
         prepare(job)
         watch = progress(job.crawl.name, quiet=False, plain=False)
         log.set_up(as_json=False, quiet=False, verbose=False)
@@ -76,6 +76,6 @@ def run_demo(processes: int = 1) -> int:
         finally:
             watch.close()
         with job.open_frontier() as frontier:
-            print(report.table(frontier.items()))
+            print(words.table(frontier.items()))
             stats = say.end(frontier, stopped=stopped)
-            return INTERRUPTED if stopped else report.exit_code(stats, strict=False)
+            return INTERRUPTED if stopped else words.exit_code(stats, strict=False)

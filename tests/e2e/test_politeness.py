@@ -10,7 +10,7 @@ from tests.e2e.shell import PATIENCE_S, Shell
 from tests.servers import Reply, Request, ScriptedServer, page
 from tests.site import Site
 
-TOLERANCE_S = 0.01  # between a request's start here and its arrival there
+TOLERANCE_S = 0.05  # a request may be held up on its way if the machine is busy
 
 
 def _gaps(times: list[float]) -> list[float]:

@@ -17,7 +17,7 @@ from tests.site import Site
 from shoal.model import Link
 
 DELAY_S = 0.2
-TOLERANCE_S = 0.01  # between a request's start here and its arrival there
+TOLERANCE_S = 0.05  # a request may be held up on its way if the machine is busy
 WORKERS = 4
 HOSTS = 8
 SECONDS = 8.0

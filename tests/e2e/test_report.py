@@ -19,9 +19,9 @@ from tests.servers import ScriptedServer, page
 from tests.services import RedisServer
 from tests.site import Site
 
-from shoal.findings import gather
 from shoal.frontier import open_frontier
 from shoal.model import Limits, Link, Outcome, Survey
+from shoal.report.findings import gather
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from tests.e2e.shell import Shell
 from tests.servers import NOT_FOUND, ScriptedServer, page
 from tests.site import Site
 
-from shoal import report
+from shoal import words
 from shoal.frontier import open_frontier
 from shoal.model import Beat
 
@@ -179,7 +179,7 @@ def test_the_status_says_what_workers_wait_for(tmp_path: Path) -> None:
     trouble = "cannot write to s3://bucket/a.jsonl: \x1b[31mConnection refused"
     with open_frontier(f"sqlite:{tmp_path}/state.shoal", crawl="books") as frontier:
         frontier.beat(Beat("ann", 8, 0.0, 0.0, trouble=trouble), 30)
-        told = report.status(frontier, as_json=False).splitlines()[-1]
+        told = words.status(frontier, as_json=False).splitlines()[-1]
     assert told.startswith("worker    ann: 0 leases, waits: cannot write to s3://bucket/a.jsonl: ")
     assert "\x1b" not in told
 

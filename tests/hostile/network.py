@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from shoal.connection import Socket
+from shoal.fetch.connection import Socket
 
 
 class Names(AbstractResolver):
@@ -64,5 +64,5 @@ def everywhere(server: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> Iter
             super().connect(server)
 
     with monkeypatch.context() as patch:
-        patch.setattr("shoal.connection.Socket", Diverted)
+        patch.setattr("shoal.fetch.connection.Socket", Diverted)
         yield connected

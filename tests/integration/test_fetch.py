@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.servers import RESET, Pause, Reply, Request, ScriptedServer, Step, page, reply
 
-from shoal.connection import MAX_HEAD_BYTES
 from shoal.errors import ConfigError
-from shoal.exchange import MAX_HEADER_BYTES
 from shoal.fetch import Fetcher, FetchSettings
+from shoal.fetch.connection import MAX_HEAD_BYTES
+from shoal.fetch.exchange import MAX_HEADER_BYTES
 from shoal.model import Failure, Response
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
-from shoal import report
+from shoal import words
 from shoal.errors import ConfigError
 from shoal.frontier import Frontier
 from shoal.intake import read_link, spelling_of
@@ -125,7 +125,7 @@ class Prioritize(Action, frozen=True):
     priority: Priority
 
     def on(self, frontier: Frontier) -> str:
-        url = report.spelled(frontier, self.url)
+        url = words.spelled(frontier, self.url)
         if not frontier.set_priority(url, self.priority):
             raise ConfigError(f"not queued: {url}")
         return f"{url} has priority {self.priority} now."
@@ -137,7 +137,7 @@ class Forget(Action, frozen=True):
     url: Text
 
     def on(self, frontier: Frontier) -> str:
-        url = report.spelled(frontier, self.url)
+        url = words.spelled(frontier, self.url)
         if not frontier.forget(url):
             raise ConfigError(f"not known, or being fetched just now: {url}")
         return f"Forgotten: {url}"

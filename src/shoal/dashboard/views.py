@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from shoal import report
+from shoal import words
 from shoal.dashboard.desk import Desk, Pulse, Sample
 from shoal.errors import ConfigError
 from shoal.frontier import Frontier
@@ -173,9 +173,9 @@ def page(frontier: Frontier, url: str) -> Found:
     """As `shoal why` says it. Raises ConfigError if this is no URL."""
     if not url.strip():
         raise ConfigError("which URL?")
-    spelled = report.spelled(frontier, url.strip())
+    spelled = words.spelled(frontier, url.strip())
     record = frontier.why(spelled) or frontier.why(spelled, SITEMAP)
-    return Found(spelled, record, "" if record else report.never_seen(frontier, spelled, as_json=False))
+    return Found(spelled, record, "" if record else words.never_seen(frontier, spelled, as_json=False))
 
 
 class Settings(Struct, frozen=True):
@@ -204,5 +204,5 @@ def items(frontier: Frontier) -> Items:
     output = frontier.describe().get("output")
     if rows or frontier.keeps_items:
         return Items(rows, "" if rows else "There are no rows yet.")
-    where = f" ({report.shown(str(output))})" if output else ""
+    where = f" ({words.shown(str(output))})" if output else ""
     return Items([], f"The rows are in a store{where}: name it with --store when the dashboard is started.")

@@ -36,15 +36,15 @@ def explain(error: Exception) -> tuple[FailureKind, str]:
         case aiohttp.ClientHttpProxyError():
             return "refused", f"the proxy answered {error.status}"
         case aiohttp.ClientResponseError():
-            return "protocol", one_line(error.message)
+            return "protocol", brief(error.message)
         case aiohttp.ClientPayloadError():
             return "truncated", "the body ends early"
         case UnicodeError():
             return "dns", "the host name cannot be encoded"
         case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError() | ValueError():
-            return "blocked", f"not a URL that can be fetched: {one_line(str(error))}"
+            return "blocked", f"not a URL that can be fetched: {brief(str(error))}"
         case _:
-            return "protocol", one_line(f"{type(error).__name__}: {error}")
+            return "protocol", brief(f"{type(error).__name__}: {error}")
 
 
 def dropped(error: BaseException | None) -> FetchError:
@@ -55,7 +55,7 @@ def dropped(error: BaseException | None) -> FetchError:
     return FetchError("reset", f"{words} before the response was complete")
 
 
-def one_line(text: str) -> str:
+def brief(text: str) -> str:
     """The library's words without the offending bytes that it quotes below or behind them."""
     words = re.split(r"\n\n|:? b['\"]", text, maxsplit=1)[0]
     return " ".join(words.split())[:200].rstrip(":")
@@ -81,7 +81,7 @@ def _explain_connect(error: aiohttp.ClientConnectorError) -> tuple[FailureKind, 
 def _words(error: OSError) -> str:
     """The system's words for it, without the address that some event loops add."""
     if not error.errno or error.errno < 0:
-        return error.strerror or one_line(str(error)) or type(error).__name__
+        return error.strerror or brief(str(error)) or type(error).__name__
     return os.strerror(error.errno)
 
 

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from shoal import findings
 from shoal.crawl import Settings, check_url
 from shoal.direct import Trial
 from shoal.frontier import Frontier
@@ -22,6 +21,7 @@ from shoal.model import HostRecord, Item, PageRecord, Stats, Visit, WorkerRecord
 from shoal.place import shown as place_shown
 from shoal.produce import Producer
 from shoal.progress import clock, count, counters, size
+from shoal.report import findings
 from shoal.scope import Scope
 from shoal.store import store_name
 from shoal.urls import normalize
@@ -29,7 +29,7 @@ from shoal.urls import normalize
 MOST_REASONS = 5
 MOST_BROKEN = 20
 
-log = logging.getLogger("shoal.report")
+log = logging.getLogger("shoal.words")
 
 
 class Speaker:

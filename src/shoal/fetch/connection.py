@@ -15,7 +15,7 @@ from aiohttp.client_proto import ResponseHandler
 
 from shoal.addresses import KINDS, Kind, kind_of
 from shoal.decode import FetchError
-from shoal.trouble import FORBIDDEN, dropped, one_line
+from shoal.fetch.trouble import FORBIDDEN, brief, dropped
 
 MAX_HEAD_BYTES: Final = 262_144
 """All that may come before the body, interim (1xx) responses included."""
@@ -200,7 +200,7 @@ class _Connection(ResponseHandler):
                 next(iter(self._idle))._end()
         elif (error := self.exception()) is not None:
             words = getattr(error, "message", None) or str(error)
-            self._payload.set_exception(FetchError("protocol", one_line(words)))
+            self._payload.set_exception(FetchError("protocol", brief(words)))
 
     def _end(self) -> None:
         self._idle.pop(self, None)

@@ -18,8 +18,8 @@ from multidict import CIMultiDictProxy
 from yarl import URL
 
 from shoal.decode import FetchError
+from shoal.fetch.trouble import brief
 from shoal.headers import Headers, is_sendable, replaced
-from shoal.trouble import one_line
 from shoal.urls import host_key, origin, path_query
 
 MAX_HEADER_BYTES: Final = 65_536
@@ -137,7 +137,7 @@ class Exchange:
                     break
         except HttpProcessingError as error:
             connection.close()
-            raise FetchError("protocol", one_line(error.message)) from error
+            raise FetchError("protocol", brief(error.message)) from error
         except BaseException:
             connection.close()
             raise

@@ -14,10 +14,10 @@ from hashlib import sha256
 from html import escape
 from pathlib import Path
 
-from shoal.findings import LATENCIES_S, Broken, Chain, Findings, LinkedFrom
 from shoal.log import visible
 from shoal.model import Minute
 from shoal.progress import clock, count, size
+from shoal.report.findings import LATENCIES_S, Broken, Chain, Findings, LinkedFrom
 
 MOST_SHOWN = 1_000
 """So many broken links and redirects are on the page."""
@@ -58,7 +58,7 @@ def page(findings: Findings) -> str:
 @cache
 def _style() -> tuple[str, str]:
     """The style sheet, and the policy that allows it alone."""
-    style = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
+    style = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
     digest = base64.b64encode(sha256(style.encode()).digest()).decode()
     return style, f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 

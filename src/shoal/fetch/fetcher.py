@@ -19,15 +19,15 @@ from aiohttp.abc import AbstractResolver
 from msgspec import Struct
 
 from shoal.addresses import Kind, kind_of_host
-from shoal.connection import connector, refuse
-from shoal.cookies import CookieJar
 from shoal.decode import ACCEPT_ENCODING, Body, FetchError
 from shoal.errors import ConfigError
-from shoal.exchange import Answer, Exchange
+from shoal.fetch.connection import connector, refuse
+from shoal.fetch.cookies import CookieJar
+from shoal.fetch.exchange import Answer, Exchange
+from shoal.fetch.trouble import explain
 from shoal.headers import Headers, is_sendable, replaced
 from shoal.model import Capture, Failure, FailureKind, Response
 from shoal.place import shown
-from shoal.trouble import explain
 from shoal.urls import MAX_URL_LENGTH
 
 _ACCEPT: Final = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
