@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import secrets
 import shutil
 import signal
 import socket
@@ -32,6 +33,8 @@ import redis
 
 READY_S = 30.0
 """How long a server may take to answer."""
+PORTS = range(10_000, 32_000)
+"""Below those that the system gives to clients, so that a server that is started again finds its own free."""
 
 
 class ServiceMissing(Exception):  # noqa: N818 - named for the state
@@ -243,8 +246,10 @@ class RedisServer(Server):
 
 def free_port() -> int:
     """A port of 127.0.0.1 that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+    while True:
+        port = secrets.choice(PORTS)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def free_ports(count: int) -> int:
