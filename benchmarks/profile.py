@@ -75,7 +75,7 @@ def part(frame: FrameType | None) -> tuple[str, str]:
             return f"`{name}`", f"`{frame.f_code.co_qualname}`"
         network = network or any(f"/{library}/" in file for library in NETWORK)
         frame = frame.f_back
-    return ("`exchange`", "") if network else ("threads and start-up", "")
+    return ("`fetch`", "") if network else ("threads and start-up", "")
 
 
 def rows(spent: Mapping[tuple[str, str], float]) -> list[list[str]]:
