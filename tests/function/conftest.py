@@ -35,6 +35,20 @@ START_S = 60.0  # of a process, on a machine that is busy
 
 KILLS = 4
 
+CRAWL = """\
+import os
+import shoal
+import shoal.function
+
+crawl = shoal.Crawl("site", seeds=os.environ["SEEDS"].split(), scope="any", per_host=16)
+
+@crawl.page()
+def page(page):
+    yield {"id": page.css("article::attr(data-id)").get()}
+    yield from page.links()
+"""
+"""What functions work on."""
+
 
 class Answer(NamedTuple):
     """How an invocation ended."""

@@ -10,23 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.function.conftest import Cloud, Framework, Table, assert_all_once, assert_clean, drain, large_site
+from tests.function.conftest import (
+    CRAWL,
+    Cloud,
+    Framework,
+    Table,
+    assert_all_once,
+    assert_clean,
+    drain,
+    large_site,
+)
 from tests.site import Site
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "google_cloud"
-CODE = """\
-import os
-import shoal
-import shoal.function
-
-crawl = shoal.Crawl("site", seeds=os.environ["SEEDS"].split(), scope="any", per_host=16)
-
-@crawl.page()
-def page(page):
-    yield {"id": page.css("article::attr(data-id)").get()}
-    yield from page.links()
-
+CODE = f"""{CRAWL}
 work = shoal.function.gcf(crawl, frontier=os.environ["FRONTIER"], store=os.environ["STORE"])
 """
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.function.conftest import Lambda, Table, assert_all_once, assert_clean, drain, large_site
+from tests.function.conftest import CRAWL, Lambda, Table, assert_all_once, assert_clean, drain, large_site
 from tests.services import RedisServer
 from tests.site import Site
 
@@ -18,18 +18,7 @@ from shoal.frontier import open_frontier
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "aws_lambda"
-CODE = """\
-import os
-import shoal
-import shoal.function
-
-crawl = shoal.Crawl("site", seeds=os.environ["SEEDS"].split(), scope="any", per_host=16)
-
-@crawl.page()
-def page(page):
-    yield {"id": page.css("article::attr(data-id)").get()}
-    yield from page.links()
-
+CODE = f"""{CRAWL}
 work = shoal.function.handler(crawl, frontier=os.environ["FRONTIER"], store=os.environ["STORE"])
 add = shoal.function.handler(crawl, frontier=os.environ["FRONTIER"], store=os.environ["STORE"], limit_s=0)
 """
