@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import uvloop
@@ -30,17 +31,17 @@ def crawled(
     """
     crawl = shoal.Crawl("hostile", seeds=seeds, **{**LIMITS, **settings})
     crawl.page()(summarize)
-    before = _belongings()
+    before = _count()
     with open_frontier(f"sqlite:{folder / 'state.shoal'}", crawl="hostile") as frontier:
         frontier.configure(crawl.limits())
         frontier.add(crawl.seeds())
         uvloop.run(_work(Worker(crawl, frontier, (), name="tester"), within_s))
         yield frontier
     for _ in range(500):  # servers of this process close in their own time
-        if _belongings() <= before:
+        if _count() <= before:
             return
         time.sleep(0.01)
-    raise AssertionError(f"left behind: {_belongings()}, and before it was {before}")
+    raise AssertionError(f"left behind: {_count()}, and before it was {before}; {_connections()}")
 
 
 async def _work(worker: Worker, within_s: float) -> None:
@@ -54,13 +55,16 @@ async def _work(worker: Worker, within_s: float) -> None:
     raise AssertionError(f"tasks are left: {left}")
 
 
-def _belongings() -> Counter[str]:
-    """Connections with servers of this process, and threads. Others, as to Redis, are not the crawl's."""
+def _count() -> Counter[str]:
+    return Counter(connections=len(_connections()), threads=threading.active_count())
+
+
+def _connections() -> list[Any]:
+    """Those with servers of this process. Others, as to Redis, are not the crawl's."""
     found = psutil.Process().net_connections("inet")
     ours = {each.laddr.port for each in found if each.status == "LISTEN"}
-    connections = [
+    return [
         each
         for each in found
         if each.status != "LISTEN" and each.raddr and {each.laddr.port, each.raddr.port} & ours
     ]
-    return Counter(connections=len(connections), threads=threading.active_count())

@@ -129,23 +129,24 @@ def test_slices_that_fail_leave_nothing_open(tmp_path: Path) -> None:
     crawl.page()(lambda page: {"url": page.url})
     process = psutil.Process()
 
-    def fail() -> tuple[int, int]:
+    def fail() -> int:
         queue.tick()
         with pytest.raises(FrontierError, match="it is damaged"):
             queue.slice()
         queue.bench.close()
-        for _ in range(100):  # threads end in their own time
-            if threading.active_count() == threads:
+        for _ in range(500):  # threads and connections end in their own time
+            if threading.active_count() == threads and process.num_fds() <= most:
                 break
             time.sleep(0.01)
-        return process.num_fds(), threading.active_count()
+        assert threading.active_count() == threads
+        return process.num_fds()
 
     with ScriptedServer({"/": page()}) as server, closing(Queue(crawl, tmp_path)) as queue:
-        threads = threading.active_count()
+        threads, most = threading.active_count(), inf
         crawl.change(seeds=[server.url()])
         queue.desk.add(crawl.seeds())
-        first = fail()
-        assert [fail() for _ in range(4)] == [first] * 4
+        most = fail()
+        assert max(fail() for _ in range(4)) <= most
 
 
 def test_a_slice_calls_for_the_next_one_if_there_is_work_soon(tmp_path: Path) -> None:
