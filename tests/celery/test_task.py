@@ -10,6 +10,7 @@ from celery import Celery, group
 from celery.exceptions import Ignore
 from celery.exceptions import TimeoutError as CeleryTimeoutError
 from kombu.exceptions import OperationalError
+from tests.celery.conftest import until
 from tests.servers import Pause, ScriptedServer, page, reply
 from tests.site import Site
 
@@ -167,6 +168,7 @@ def test_many_urls_at_once_wait_for_room(app, place):
     most = 0
     with open_frontier(place["frontier"], crawl="site") as frontier, ThreadPoolExecutor(1) as threads:
         adding = threads.submit(task.map_urls, urls)
+        until(lambda: frontier.stats().queued, 30)
         while not adding.done() or frontier.stats().queued:
             most = max(most, frontier.stats().queued)
             leases = frontier.lease(3, 60.0, worker="test").leases

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.function.conftest import CRAWL, Lambda, Table, assert_all_once, assert_clean, drain, large_site
-from tests.services import RedisServer
+from tests.services import PostgresServer, RedisServer
 from tests.site import Site
 
 from shoal.frontier import open_frontier
@@ -182,14 +182,12 @@ def test_a_frontier_that_cannot_be_reached_fails_the_invocation(new_lambda: Any)
         assert "127.0.0.1:1" in answer.content["errorMessage"]
 
 
-def test_connections_that_broke_while_the_process_was_frozen_are_made_anew(
-    new_lambda: Any, redis_server: RedisServer, table: Table
-) -> None:
-    """The next invocation works as if nothing had happened."""
-    with Site(5) as site:
-        function = new_lambda(site, STORE=table.url)
+def test_connections_that_broke_while_the_process_was_frozen_are_made_anew(new_lambda: Any) -> None:
+    """The next invocation works as if nothing had happened. The servers are for this test alone."""
+    with Site(5) as site, RedisServer() as redis_server, PostgresServer() as postgres:
+        function = new_lambda(site, FRONTIER=redis_server.url, STORE=Table(postgres, "rows").url)
         assert function.invoke({}).report["finished"]
-        with redis_server.client() as client, table.server.connect() as db:
+        with redis_server.client() as client, postgres.connect() as db:
             client.client_kill_filter(_type="normal", skipme=True)
             db.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
