@@ -1,8 +1,10 @@
 """What it costs to be watched: metrics that are scraped, logs and history, beside the same code without them.
 
-    python -m benchmarks.overhead [--redis]
+    python -m benchmarks.overhead
 
-They take turns on the same site, so that whatever else the machine does hits all; medians count.
+Two crawls of the same site run at the same time, each with its Redis on a core of its own, and then once
+more with the cores swapped; many short rounds of that, without what it takes to start. So whatever the
+machine does hits both alike, and a few percent can be seen.
 """
 
 from __future__ import annotations
@@ -11,115 +13,225 @@ import argparse
 import os
 import re
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
+import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
+import psutil
 from tests.services import RedisServer
 
-from benchmarks.measure import SHOAL, Cost, Site, crawl, median, serving, shoal_command
-from benchmarks.report import table
+from benchmarks.measure import SHOAL, Site, serving, shoal_command
+from benchmarks.report import machine, publish, table, versions
 
-SCRAPE_S = 1.0  # Prometheus does it every 15 seconds
+STARTS = 5
+SCRAPE_S = 5.0  # Prometheus does it every 15 seconds, or less often
 
+
+class Kind(NamedTuple):
+    """A way to run shoal."""
+
+    program: Sequence[object]
+    options: Sequence[object] = ("--quiet",)
+
+
+ITSELF = "the same without them, to see the error"
+BARE = Kind([sys.executable, "-m", "benchmarks.unwatched"])
 KINDS = {
-    "nothing is counted": [sys.executable, "-m", "benchmarks.unwatched"],
-    "as it comes: counters and history": [SHOAL],
-    "scraped every second, log as JSON": [SHOAL],
+    "as it comes: counters and history": Kind([SHOAL]),
+    "scraped every 5 seconds, log as JSON": Kind([SHOAL], ["--log-json", "--metrics-port", "0"]),
+    ITSELF: BARE,
 }
-BARE, _, WATCHED = KINDS
+
+
+class Used(NamedTuple):
+    """What a crawl has cost."""
+
+    cpu_s: float
+    """User + system time of the crawler."""
+    redis_s: float
+    """The same of its Redis."""
+    seconds: float
+
+
+NOTHING = Used(0.0, 0.0, 0.0)
+
+
+class Running:
+    """A crawl that is going on, on one core."""
+
+    def __init__(
+        self, opened: ExitStack, kind: Kind, site: Site, core: int, *, on_redis: bool, whole: bool = True
+    ) -> None:
+        """whole: crawl the site, not its first page alone."""
+        self._site, self._whole = site, whole
+        self._work = Path(opened.enter_context(tempfile.TemporaryDirectory()))
+        arguments = [*kind.program, *shoal_command(site.start, self._work)[1:-1], *kind.options]
+        if not whole:
+            arguments += ["--max-pages", 1]
+        self._redis = opened.enter_context(RedisServer()) if on_redis else None
+        if self._redis is not None:
+            at = arguments.index("--state")
+            arguments[at : at + 2] = ["--frontier", self._redis.url]
+            psutil.Process(int(self._redis_info("server")["process_id"])).cpu_affinity([core])
+        self.log = self._work / "log"
+        command = ["taskset", "-c", str(core), *map(str, arguments)]
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
+        self._began = time.monotonic()
+        self.used: Used | None = None
+
+    def ended(self) -> bool:
+        """Whether it is over; then it is known what it `used`. Raises SystemExit if it went wrong."""
+        if self.used is None:
+            pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)
+            if pid:
+                seconds = time.monotonic() - self._began
+                self._process.returncode = os.waitstatus_to_exitcode(status)
+                self._check()
+                self.used = Used(usage.ru_utime + usage.ru_stime, self._redis_s(), seconds)
+        return self.used is not None
+
+    def _check(self) -> None:
+        report = self._site.check(self._work / "items.jsonl")  # of rows: pages are fetched by both
+        is_wrong = report["duplicated"] or report["wrong"] or (self._whole and report["missing"])
+        if self._process.returncode or is_wrong:
+            raise SystemExit(f"the crawl is not right: {report}\n{self.log.read_text()}")
+
+    def _redis_s(self) -> float:
+        times = self._redis_info("cpu") if self._redis is not None else {}
+        return times.get("used_cpu_user", 0.0) + times.get("used_cpu_sys", 0.0)
+
+    def _redis_info(self, section: str) -> dict[str, float]:
+        assert self._redis is not None
+        with self._redis.client() as client:
+            return dict(client.info(section))
 
 
 @contextmanager
-def scraping(log: Path) -> Iterator[list[int]]:
-    """Scrape every second what the log says is there; yields the sizes of what came."""
-    ended, sizes = threading.Event(), list[int]()
+def scraping(logs: Sequence[Path]) -> Iterator[None]:
+    """Scrape what the logs say is there."""
+    ended = threading.Event()
 
     def scrape() -> None:
         while not ended.wait(SCRAPE_S):
-            if found := re.search(r'"metrics": "([^"]+)"', log.read_text()):
-                with suppress(OSError), urllib.request.urlopen(found[1], timeout=5) as answer:
-                    sizes.append(len(answer.read()))
+            for log in logs:
+                if found := re.search(r'"metrics": "([^"]+)"', log.read_text()):
+                    with suppress(OSError), urllib.request.urlopen(found[1], timeout=5) as answer:
+                        answer.read()
 
     thread = threading.Thread(target=scrape)
     thread.start()
     try:
-        yield sizes
+        yield
     finally:
         ended.set()
         thread.join()
 
 
-def take_turn(kind: str, site: Site, on_redis: bool) -> tuple[Cost, float]:
-    """Crawl the whole site; returns the cost, and the CPU milliseconds of Redis for a page."""
-    with tempfile.TemporaryDirectory() as folder, RedisServer() if on_redis else nullcontext() as redis:
-        work = Path(folder)
-        log = work / "log"
-        log.touch()
-        command = [*KINDS[kind], *shoal_command(site.start, work)[1:]]
-        if kind == WATCHED:
-            command[command.index("--quiet") :] = ["--log-json", "--metrics-port", "0"]
-        if redis is not None:
-            at = command.index("--state")
-            command[at : at + 2] = ["--frontier", redis.url]
-        shell = 'exec "$@" 2>>"$0"'
-        with scraping(log) as sizes:
-            cost = crawl(["sh", "-c", shell, log, *command], site)
-        redis_s = 0.0
-        if redis is not None:
-            with redis.client() as client:
-                times = client.info("cpu")
-            redis_s = float(times["used_cpu_user"]) + float(times["used_cpu_sys"])
-        report = site.check(work / "items.jsonl")
-    if report["missing"] or report["wrong"] or report["pages_fetched_again"]:
-        raise SystemExit(f"the crawl is not right, so its speed says nothing: {report}")
-    redis_ms = 1000 * redis_s / site.pages
+def side_by_side(kinds: Sequence[Kind], site: Site, *, on_redis: bool, whole: bool = True) -> list[Used]:
+    """What crawls cost that run at the same time, the first on core 0, the second on core 1."""
+    with ExitStack() as opened:
+        site.reset()
+        crawls = [
+            Running(opened, kind, site, core, on_redis=on_redis, whole=whole)
+            for core, kind in enumerate(kinds)
+        ]
+        opened.enter_context(scraping([crawl.log for crawl in crawls]))
+        running = crawls
+        while running := [crawl for crawl in running if not crawl.ended()]:
+            time.sleep(0.05)
+        return [crawl.used for crawl in crawls if crawl.used is not None]
+
+
+def start_of(kind: Kind, site: Site, *, on_redis: bool) -> Used:
+    """What it costs to start, twice, and to fetch one page."""
+    starts = [side_by_side([kind, kind], site, on_redis=on_redis, whole=False) for _ in range(STARTS)]
+    return Used(*map(statistics.median, zip(*(_sum(*each) for each in starts), strict=True)))
+
+
+class Round(NamedTuple):
+    """What a kind and the bare one have cost beside each other, on both cores, once they had started."""
+
+    ours: Used
+    bare: Used
+
+    @property
+    def more(self) -> float:
+        """CPU time of the crawler and of Redis, as a share of the bare one's."""
+        return (self.ours.cpu_s + self.ours.redis_s) / (self.bare.cpu_s + self.bare.redis_s) - 1
+
+    @property
+    def fewer(self) -> float:
+        """How much fewer pages came per second."""
+        return 1 - self.bare.seconds / self.ours.seconds
+
+
+def take_turn(name: str, site: Site, starts: Mapping[str, Used], *, on_redis: bool) -> Round:
+    """Run a kind beside the bare one, both ways round."""
+    kind = KINDS[name]
+    bare, ours = side_by_side([BARE, kind], site, on_redis=on_redis)
+    ours_too, bare_too = side_by_side([kind, BARE], site, on_redis=on_redis)
+    found = Round(_sum(ours, ours_too, less=starts[name]), _sum(bare, bare_too, less=starts[ITSELF]))
     print(
-        f"{kind}: {cost.cpu_ms_per_page:.3f} ms/page, {cost.pages_per_s:.0f} pages/s,"
-        f" Redis {redis_ms:.3f} ms/page, {len(sizes)} scrapes, others {cost.others_cores:.2f}",
+        f"{name}: {_ms(found.ours.cpu_s, site):.3f} ms/page beside {_ms(found.bare.cpu_s, site):.3f},"
+        f" {found.more:+.1%} CPU, {-found.fewer:+.1%} pages/s",
         flush=True,
     )
-    return cost, redis_ms
+    return found
+
+
+def _sum(one: Used, other: Used, less: Used = NOTHING) -> Used:
+    return Used(*(a + b - c for a, b, c in zip(one, other, less, strict=True)))
+
+
+def _ms(seconds: float, site: Site) -> float:
+    return 1000 * seconds / (2 * site.pages)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--pages", type=int, default=20_000)
-    parser.add_argument("--redis", action="store_true", help="with the frontier on Redis")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--pages", type=int, default=5_000)
     given = parser.parse_args()
-    costs: dict[str, list[Cost]] = {kind: [] for kind in KINDS}
-    redis: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    rows = []
     with serving(given.pages) as site:
-        for number in range(given.rounds):
-            for kind in [*KINDS] if number % 2 else [*KINDS][::-1]:
-                cost, redis_ms = take_turn(kind, site, given.redis)
-                costs[kind].append(cost)
-                redis[kind].append(redis_ms)
-    print(
-        table(
-            ["", "CPU ms per page", "more", "pages/s", "pages/s more", "Redis, CPU ms per page"],
-            [_row(name, costs, redis) for name in costs],
-        )
-    )
+        for place, on_redis in (("state file", False), ("Redis", True)):
+            rounds = measure(site, given.rounds, on_redis=on_redis)
+            rows += [_row(f"{place}: {name}", rounds[name], site) for name in KINDS]
+    heads = ["frontier", "CPU ms per page", "of Redis", "without", "more", "middle half", "fewer pages/s"]
+    used = f"{given.rounds} rounds of {given.pages:,} pages. {machine()}Versions: {versions('shoal')}.\n"
+    publish("overhead", f"{table(heads, rows)}\n{used}")
 
 
-def _row(name: str, costs: dict[str, list[Cost]], redis: dict[str, list[float]]) -> list[str]:
-    """The median of each round's ratio says how much more: rounds differ more than kinds do."""
-    pairs = [*zip(costs[name], costs[BARE], strict=True)]
-    more = statistics.median(ours.cpu_s / theirs.cpu_s for ours, theirs in pairs) - 1
-    faster = statistics.median(ours.pages_per_s / theirs.pages_per_s for ours, theirs in pairs) - 1
+def measure(site: Site, number: int, *, on_redis: bool) -> dict[str, list[Round]]:
+    """So many rounds of each kind, in turns."""
+    starts = {name: start_of(kind, site, on_redis=on_redis) for name, kind in KINDS.items()}
+    rounds: dict[str, list[Round]] = {name: [] for name in KINDS}
+    for _ in range(number):
+        for name in KINDS:
+            rounds[name].append(take_turn(name, site, starts, on_redis=on_redis))
+    return rounds
+
+
+def _row(name: str, rounds: Sequence[Round], site: Site) -> list[str]:
+    median = statistics.median
+    more = sorted(each.more for each in rounds)
+    quarter = len(more) // 4
     return [
         name,
-        f"{median(costs[name], 'cpu_ms_per_page'):.3f}",
-        f"{more:+.1%}",
-        f"{median(costs[name], 'pages_per_s'):,.0f}",
-        f"{faster:+.1%}",
-        f"{statistics.median(redis[name]):.3f}",
+        f"{median(_ms(each.ours.cpu_s, site) for each in rounds):.3f}",
+        f"{median(_ms(each.ours.redis_s, site) for each in rounds):.3f}",
+        f"{median(_ms(each.bare.cpu_s, site) for each in rounds):.3f}",
+        f"{median(more):+.1%}",
+        f"{more[quarter]:+.1%} to {more[-1 - quarter]:+.1%}",
+        f"{median(each.fewer for each in rounds):+.1%}",
     ]
 
 
