@@ -5,9 +5,7 @@ No counters of the worker, no look at the event loop's lag, no logs, no minutes 
 
 from __future__ import annotations
 
-import hashlib
 import logging
-from functools import cache
 
 from shoal import load, meter
 from shoal.__main__ import main
@@ -20,7 +18,7 @@ def unwatched() -> None:
     meter.Meter.committed = _nothing  # type: ignore[method-assign]
     load.Load.watch = _nobody  # type: ignore[method-assign]
     sqlite_step.CrawlRow.gains = lambda *_: []  # type: ignore[method-assign]
-    redis_server._script = cache(_without_history)
+    redis_server._source = _without_history
 
 
 def _nothing(*_: object) -> None:
@@ -31,13 +29,12 @@ async def _nobody(_: object) -> None:
     pass
 
 
-def _without_history(verb: str) -> tuple[str, str]:
-    """Source and SHA-1 of a verb that saves no minutes."""
-    source = _SCRIPT(verb)[0].replace("\n  save_gains()\n", "\n")
-    return source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+def _without_history(verb: str) -> str:
+    """The source of a verb that saves no minutes."""
+    return _SOURCE(verb).replace("\n  save_gains()\n", "\n")
 
 
-_SCRIPT = redis_server._script
+_SOURCE = redis_server._source
 
 if __name__ == "__main__":
     unwatched()

@@ -215,6 +215,8 @@ def _connect(url: str, timeout_s: float | None) -> tuple[Any, _Own]:
         }
         if parts.scheme == "redis+sentinel":
             return _sentinel(parts, common), own
+        if parts.scheme in ("redis", "rediss") and not re.fullmatch(r"/?\d*", parts.path):
+            raise ValueError("the database is a number: redis://HOST:PORT/0")
         plain = urlunsplit(parts._replace(query=urlencode(options)))
         return redis.Redis.from_url(plain, **common), own
     except (ValueError, TypeError) as error:
@@ -310,9 +312,13 @@ def escaped(text: str) -> str:
 @cache
 def _script(verb: str) -> tuple[str, str]:
     """Source and SHA-1 of a verb."""
+    source = _source(verb)
+    return source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+
+
+def _source(verb: str) -> str:
     folder = files("shoal.frontier").joinpath("lua")
     shared = {"ticket": ("lib", "tickets"), "commit": ("lib", "caution")}.get(
         verb.partition("_")[0], ("lib",)
     )
-    source = "".join(folder.joinpath(f"{name}.lua").read_text() for name in (*shared, verb))
-    return source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+    return "".join(folder.joinpath(f"{name}.lua").read_text() for name in (*shared, verb))

@@ -15,9 +15,11 @@ for _, v in ipairs(positions) do
   if known ~= '' and tonumber(call('HGET', key('positions'), store) or -1) ~= known then return {'moved'} end
 end
 
-local lost = {'lost'}
-for _, v in ipairs(outcomes) do
-  if call('HEXISTS', key('leases'), v[1]) == 0 then lost[#lost + 1] = v[1] end
+local tokens, lost = {}, {'lost'}
+for at, v in ipairs(outcomes) do tokens[at] = v[1] end
+local kept = kept_leases(tokens)
+for at, packed in ipairs(kept) do
+  if not packed then lost[#lost + 1] = tokens[at] end
 end
 if #lost > 1 then return lost end
 
@@ -25,10 +27,9 @@ local epoch_now = call('HGET', key('crawl'), 'epoch') or '0'
 if epoch ~= '' and epoch ~= epoch_now then return {'epoch', epoch_now} end
 
 if limits.max_queued then promote() end  -- a host has what is due
-for _, v in ipairs(whole and outcomes or {}) do
-  local held, state, reason, error, status, retry_s, age_s, elapsed_s, size, crawl_delay, sign, pause_s, items, visit =
-    unpack(v)
-  local lease = end_lease(held)
+for at, lease in ipairs(whole and end_leases(tokens, kept) or {}) do
+  local _, state, reason, error, status, retry_s, age_s, elapsed_s, size, crawl_delay, sign, pause_s, items, visit =
+    unpack(outcomes[at])
   local h, link = host(lease.host), lease.link
   learn(h, sign, now - age_s, elapsed_s, crawl_delay, pause_s)
   count_errors(h, state == 'queued' or state == 'dead')

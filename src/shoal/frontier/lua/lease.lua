@@ -7,9 +7,11 @@ local limit, seconds, worker, held = unpack(args)
 if held then
   local known_to_it = {}
   for _, each in ipairs(held) do known_to_it[string.format('%.0f', each)] = true end
+  local unknown = {}
   for _, each in ipairs(leases_of(worker)) do
-    if not known_to_it[each] then give_back(each) end
+    if not known_to_it[each] then unknown[#unknown + 1] = each end
   end
+  give_back(unknown)
 end
 take_back(call('ZRANGEBYSCORE', key('deadlines'), '-inf', '(' .. precise(now), 'LIMIT', 0, AT_ONCE))
 promote()
@@ -19,7 +21,7 @@ local room = math.huge
 if limits.max_pages then room = limits.max_pages - current('done') - current('leased') end
 if paused then room = 0 end
 
-local given = {}
+local given, leases, deadlines = {}, {}, {}
 while #given < math.min(room, limit) * 4 do
   local name = call('ZRANGE', key('ready'), 0, 0)[1]
   if not name then break end
@@ -31,12 +33,14 @@ while #given < math.min(room, limit) * 4 do
   count('leased', 1)
   count_held(worker, 1)
   local new = next_token()
-  call('HSET', key('leases'), new, pack({name, priority, link, worker}))
-  call('ZADD', key('deadlines'), now + seconds, new)
+  leases[#leases + 1], leases[#leases + 2] = new, pack({name, priority, link, worker})
+  deadlines[#deadlines + 1], deadlines[#deadlines + 2] = precise(now + seconds), new
   place(name, h)
   given[#given + 1], given[#given + 2], given[#given + 3], given[#given + 4] = new, name, priority, packed
 end
 
+call_with('HSET', 'leases', leases)
+call_with('ZADD', 'deadlines', deadlines)
 call('ZREM', key('idle'), worker)
 call('ZREMRANGEBYSCORE', key('idle'), '-inf', now - IDLE_S)
 local ended = save()

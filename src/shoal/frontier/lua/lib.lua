@@ -56,6 +56,17 @@ local function key(name) return base .. ':' .. name end
 
 local function precise(number) return string.format('%.17g', number) end
 
+local MANY = 1000  -- arguments of a command that Lua hands over at once; even, for pairs
+
+-- Call a command with all the values, in as few calls as can be; returns what each of them answers.
+local function call_with(command, name, values)
+  local answers = {}
+  for from = 1, #values, MANY do
+    answers[#answers + 1] = call(command, key(name), unpack(values, from, math.min(from + MANY - 1, #values)))
+  end
+  return answers
+end
+
 -- --- the crawl: its counters are read once and moved once -------------------------------------
 
 local deltas = {}
@@ -225,13 +236,15 @@ local function pack_host(h)
 end
 
 local function save_hosts()
+  local packed = {}
   for name, h in pairs(hosts) do
     place(name, h)
     local held = held_of(name, h)
     count('held', held - h.held)
     h.held = held
-    call('HSET', key('hosts'), name, pack_host(h))
+    packed[#packed + 1], packed[#packed + 2] = name, pack_host(h)
   end
+  call_with('HSET', 'hosts', packed)
 end
 
 -- --- host queues ------------------------------------------------------------------------------
@@ -348,18 +361,32 @@ end
 
 -- --- leases -----------------------------------------------------------------------------------
 
--- Take a lease off the books; nil if it is no longer held.
-local function end_lease(held)
-  local packed = call('HGET', key('leases'), held)
-  if not packed then return nil end
-  call('HDEL', key('leases'), held)
-  call('ZREM', key('deadlines'), held)
-  local v = unpack_(packed)
-  local h = host(v[1])
-  h.leased = h.leased - 1
-  count('leased', -1)
-  count_held(v[4], -1)
-  return {host = v[1], priority = v[2], link = v[3]}
+-- What is kept of leases, packed, in the order of the tokens; false for those that are no longer held.
+local function kept_leases(tokens)
+  local kept = {}
+  for _, answer in ipairs(call_with('HMGET', 'leases', tokens)) do
+    for _, packed in ipairs(answer) do kept[#kept + 1] = packed end
+  end
+  return kept
+end
+
+-- Take leases off the books; returns them in the order of the tokens, false for those that are no longer held.
+local function end_leases(tokens, kept)
+  call_with('HDEL', 'leases', tokens)
+  call_with('ZREM', 'deadlines', tokens)
+  local ended = {}
+  for at, packed in ipairs(kept) do
+    ended[at] = false
+    if packed then
+      local v = unpack_(packed)
+      local h = host(v[1])
+      h.leased = h.leased - 1
+      count('leased', -1)
+      count_held(v[4], -1)
+      ended[at] = {host = v[1], priority = v[2], link = v[3]}
+    end
+  end
+  return ended
 end
 
 -- Count dead and skipped pages by reason, and for each reason by host.
@@ -416,11 +443,12 @@ local function started(name, at)
 end
 
 -- Queue leased pages again, as if they had never been leased.
-local function give_back(held)
-  local lease = end_lease(held)
-  if lease then
-    started(lease.host, now)
-    queue(lease.host, lease.priority, lease.link, true)
+local function give_back(tokens)
+  for _, lease in ipairs(end_leases(tokens, kept_leases(tokens))) do
+    if lease then
+      started(lease.host, now)
+      queue(lease.host, lease.priority, lease.link, true)
+    end
   end
 end
 
@@ -435,8 +463,7 @@ end
 
 -- The worker of these leases is dead or stalled: queue their pages again, but not for ever.
 local function take_back(tokens)
-  for _, held in ipairs(tokens) do
-    local lease = end_lease(held)
+  for _, lease in ipairs(end_leases(tokens, kept_leases(tokens))) do
     local link = lease.link
     started(lease.host, now)
     link[4] = link[4] + 1

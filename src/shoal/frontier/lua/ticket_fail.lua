@@ -10,7 +10,7 @@ put(i, slot, FREE, 0)
 if lost then
   take_back(held)
 else
-  for _, each in ipairs(held) do give_back(each) end
+  give_back(held)
 end
 save()
 return 1
