@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from shoal.errors import ConfigError, FrontierError
+from shoal.errors import ConfigError, FrontierError, ShoalError
 from shoal.frontier.sqlite import SqliteFrontier
+from shoal.frontier.sqlite_file import crawl_names
 from shoal.frontier.sqlite_recover import recover
 from shoal.model import Lease, Limits, Link, Outcome, Survey
 
@@ -23,14 +26,24 @@ def survey(lease: Lease) -> Survey:
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
     """A state file with pages that are done, dead and queued, and with items."""
-    path = tmp_path / "old.shoal"
+    return made(tmp_path / "old.shoal", PAGES)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """The same, in which damage hits the tables and indexes themselves."""
+    return made(tmp_path / "old.shoal", 60)
+
+
+def made(path: Path, pages: int) -> Path:
+    """Make the state file of a crawl that is half done."""
     with SqliteFrontier(str(path), "books") as frontier:
         frontier.configure(Limits(per_host=1_000, max_pages=10_000))
         frontier.describe({"output": None})
         frontier.claim([(1, "http://a.test/1")])
-        frontier.add([Link(f"http://a.test/{number:05}") for number in range(PAGES)])
-        while frontier.stats().done < PAGES // 2:
-            leases = frontier.lease(200, 60, worker="ann").leases
+        frontier.add([Link(f"http://a.test/{number:05}") for number in range(pages)])
+        while frontier.stats().done < pages // 2:
+            leases = frontier.lease(pages // 15, 60, worker="ann").leases
             frontier.commit(
                 [
                     Outcome(lease, "done", items=({"url": lease.link.url},), survey=survey(lease))
@@ -79,6 +92,49 @@ def test_most_of_a_damaged_file_is_saved_and_the_crawl_goes_on(
             assert frontier.commit([Outcome(lease, "done") for lease in leases]) == frozenset()
         stats = frontier.stats()
         assert (stats.queued, stats.seen) == (0, pages)
+
+
+ACTIONS = {
+    "names": lambda path: crawl_names(path),
+    "stats": lambda path: _opened(path, SqliteFrontier.stats),
+    "lease": lambda path: _opened(path, lambda frontier: frontier.lease(500, 60, worker="ann")),
+    "items": lambda path: _opened(path, lambda frontier: list(frontier.items())),
+    "dead": lambda path: _opened(path, lambda frontier: frontier.dead()),
+    "hosts": lambda path: _opened(path, lambda frontier: frontier.hosts()),
+    "why": lambda path: _opened(path, lambda frontier: frontier.why("http://a.test/00001")),
+    "history": lambda path: _opened(path, lambda frontier: frontier.history(0.0)),
+}
+
+
+def _opened(path: str, look: Callable[[SqliteFrontier], object]) -> object:
+    with SqliteFrontier(path, "books", create=False) as frontier:
+        return look(frontier)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_damage_is_more_than_an_error_that_says_so(small: Path, tmp_path: Path, seed: int) -> None:
+    """Bytes that are others anywhere, or a file that was cut off: it works, or is refused in words."""
+    damage = random.Random(seed)
+    content = bytearray(small.read_bytes())
+    for _ in range(damage.randint(1, 5)):
+        start = damage.randrange(len(content))
+        length = min(damage.choice((1, 8, 100, 5000)), len(content) - start)
+        content[start : start + length] = damage.randbytes(length)
+    if damage.random() < 0.2:
+        del content[damage.randrange(len(content)) :]
+    for name, action in ACTIONS.items():
+        path = tmp_path / f"{name}.shoal"
+        path.write_bytes(content)
+        with suppress(ShoalError):
+            action(str(path))
+    target = tmp_path / "new.shoal"
+    small.write_bytes(content)
+    try:
+        pages, _ = recover(str(small), str(target))
+    except ShoalError:
+        assert not target.exists()
+    else:
+        assert 0 < _opened(str(target), SqliteFrontier.stats).seen == pages
 
 
 def test_it_writes_to_new_files_only(state: Path, tmp_path: Path) -> None:

@@ -14,6 +14,9 @@ import pytest
 from tests.faults.crawling import KINDS, Crawling, Running
 from tests.site import Site
 
+from shoal.frontier import open_frontier
+from shoal.model import Link
+
 pytestmark = pytest.mark.faults
 
 TROUBLE = "trying again every"
@@ -138,3 +141,13 @@ def test_a_limit_on_the_size_of_files_is_like_a_full_disk(new_crawling, site, ki
     resource.prlimit(run.pid, resource.RLIMIT_FSIZE, (most, most))
     assert run.wait() == 0
     crawling.assert_finished()
+
+
+def test_the_log_of_the_state_file_does_not_fill_a_small_disk(disk):
+    """What it repeats is moved into the state file in time."""
+    with open_frontier(f"sqlite:{disk}/a.shoal", crawl="a") as frontier:
+        frontier.add([Link(f"http://a.test/{number}") for number in range(100)])
+        for _ in range(2_000):
+            (lease,) = frontier.lease(1, 60.0, worker="ann").leases
+            frontier.release([lease.token])
+        assert frontier.stats().queued == 100

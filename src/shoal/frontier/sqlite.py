@@ -468,11 +468,11 @@ class SqliteFrontier(Frontier):
                     " WHERE i.crawl = ? AND i.id > ? ORDER BY i.id LIMIT ?",
                     (self._id, last, CHUNK),
                 ).fetchall()
+                items = [_row(data, read_visit(visit)) for _, data, visit in rows]
             if not rows:
                 return
             last = rows[-1][0]
-            for _, data, visit in rows:
-                yield _row(data, read_visit(visit))
+            yield from items
 
     def last_items(self, limit: int) -> list[Item]:
         with translated(self.path):
@@ -481,7 +481,7 @@ class SqliteFrontier(Frontier):
                 " WHERE i.crawl = ? ORDER BY i.id DESC LIMIT ?",
                 (self._id, limit),
             ).fetchall()
-        return [_row(data, read_visit(visit)) for data, visit in rows]
+            return [_row(data, read_visit(visit)) for data, visit in rows]
 
     # --- moving to another back end -----------------------------------------------------------
 

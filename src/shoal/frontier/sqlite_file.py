@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
+import msgspec
+
 from shoal.errors import ConfigError, FrontierError, FrontierUnavailable
 
 APPLICATION_ID = 0x73686F6C  # "shol": tells our files from other SQLite files
 SCHEMA_VERSION = 1
 BUSY_TIMEOUT_S = 60.0
-CHECKPOINT_PAGES = 16_384  # with SQLite's 1,000, the syncs of the checkpoints cost more than the writes
+PAGE_BYTES = 4096
+MOST_LOGGED, SHARE_LOGGED = 16_384, 0.1
+"""The log beside the state file grows to so many pages, 67 MB, before they are moved into the file: with
+SQLite's 1,000 the syncs cost more than the writes. On a small disk it is that share of what is free."""
+UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""What reading a damaged file raises; the latter if the error itself quotes what is damaged."""
 
 
 def connect(path: str, *, create: bool) -> sqlite3.Connection:
@@ -29,11 +37,16 @@ def connect(path: str, *, create: bool) -> sqlite3.Connection:
             _check_schema(db, path)
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = NORMAL")
-            db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+            db.execute(f"PRAGMA wal_autocheckpoint = {_most_logged(path)}")
     except BaseException:
         db.close()
         raise
     return db
+
+
+def _most_logged(path: str) -> int:
+    free = shutil.disk_usage(Path(path).parent).free
+    return max(1, min(MOST_LOGGED, int(free * SHARE_LOGGED / PAGE_BYTES)))
 
 
 def _check_schema(db: sqlite3.Connection, path: str) -> None:
@@ -60,19 +73,26 @@ def translated(path: str) -> Iterator[None]:
     """SQLite's errors in our words."""
     try:
         yield
+    except (UnicodeDecodeError, msgspec.DecodeError, OverflowError) as error:
+        raise FrontierError(_damaged(path, "something in it cannot be read")) from error
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+        if _code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
             raise FrontierError(f"cannot write the state file {path}: {error}") from error
-        if str(error).startswith("no such"):
+        if str(error).startswith(("no such", "Could not decode")):
             raise FrontierError(_damaged(path, error)) from error
         raise FrontierUnavailable(f"cannot write the state file {path}: {error}") from error
     except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_NOTADB:
+        if _code(error) == sqlite3.SQLITE_NOTADB:
             raise FrontierError(f"{path} is not a state file of shoal: name another one") from error
         raise FrontierError(_damaged(path, error)) from error
 
 
-def _damaged(path: str, error: sqlite3.Error) -> str:
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's primary result code; 0 if Python itself raised the error."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _damaged(path: str, error: object) -> str:
     return (
         f"the state file {path} is damaged ({error}): save what can be read with"
         f" `shoal recover {path} saved.shoal`, then go on with --state saved.shoal"
