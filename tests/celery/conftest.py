@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from itertools import count
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 from tests.celery.rabbit import RabbitServer
 from tests.services import RedisServer, ServiceMissing
+from tests.waiting import until
 
 from shoal.celery.office import offices
 
@@ -37,15 +37,6 @@ def scrape(page):
     yield {"id": page.css("article::attr(data-id)").get(), "title": page.css("h1::text").get()}
     yield from page.links()
 """
-
-
-def until(true: Callable[[], Any], seconds: float, what: str = "it") -> Any:
-    """Wait until it is true and return its value; fail after so long."""
-    deadline = time.monotonic() + seconds
-    while not (value := true()):
-        assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s"
-        time.sleep(0.05)
-    return value
 
 
 class Running:

@@ -11,10 +11,10 @@ from collections import Counter
 from random import Random
 
 import pytest
-from tests.celery.conftest import until
 from tests.celery.rabbit import RabbitServer
 from tests.services import RedisServer
 from tests.site import Site
+from tests.waiting import until
 
 from shoal.errors import FrontierUnavailable
 from shoal.frontier import open_frontier

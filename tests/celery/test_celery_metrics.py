@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tests.celery.conftest import FOLLOW, until
+from tests.celery.conftest import FOLLOW
 from tests.e2e.test_metrics_served import pages, scrape
 from tests.services import free_ports
 from tests.site import Site
 from tests.unit.test_metrics import check, samples
+from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 

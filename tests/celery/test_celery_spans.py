@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tests.celery.conftest import FOLLOW, until
+from tests.celery.conftest import FOLLOW
 from tests.integration.test_spans import collector, page_urls, received, sending_to
 from tests.services import free_ports
 from tests.site import Site
+from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 

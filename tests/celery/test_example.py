@@ -14,8 +14,9 @@ import pytest
 from celery.app.utils import find_app
 from psycopg.rows import dict_row
 from tests.bench_site import BenchSite
-from tests.celery.conftest import Running, until
+from tests.celery.conftest import Running
 from tests.services import PostgresServer, RedisServer, ServiceMissing
+from tests.waiting import until
 
 from shoal.frontier import open_frontier
 

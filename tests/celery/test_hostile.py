@@ -6,10 +6,11 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.celery.conftest import Running, until
+from tests.celery.conftest import Running
 from tests.hostile.hosts import Hosts
 from tests.hostile.misbehaviours import LIMITS, TWO_CRAWLS
 from tests.site import Site
+from tests.waiting import until
 
 CODE = """\
 import shoal

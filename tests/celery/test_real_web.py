@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.celery.conftest import until
 from tests.hostile.hosts import Hosts
 from tests.hostile.misbehaviours import LIMITS
 from tests.servers import Pause, Reply, Request, ScriptedServer, page, reply
 from tests.site import Site
+from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 

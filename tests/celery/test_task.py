@@ -10,9 +10,9 @@ from celery import Celery, group
 from celery.exceptions import Ignore
 from celery.exceptions import TimeoutError as CeleryTimeoutError
 from kombu.exceptions import OperationalError
-from tests.celery.conftest import until
 from tests.servers import Pause, ScriptedServer, page, reply
 from tests.site import Site
+from tests.waiting import until
 
 import shoal
 import shoal.celery

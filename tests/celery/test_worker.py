@@ -7,8 +7,9 @@ import signal
 from collections import Counter
 
 import pytest
-from tests.celery.conftest import FOLLOW, until
+from tests.celery.conftest import FOLLOW
 from tests.site import Site
+from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from playwright.sync_api import Browser, BrowserContext, Page
@@ -58,15 +58,6 @@ class Watched:
         self._context.close()
         if kind is None:
             assert self.trouble == []
-
-
-def until(true: Callable[[], Any], seconds: float = PATIENCE_S) -> Any:
-    """Wait until it is true, and return what it is then."""
-    deadline = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < deadline, "not in time"
-        time.sleep(0.02)
-    return found
 
 
 def comes(page: Page, expression: str, arg: Any = None) -> Any:

@@ -12,8 +12,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from uuid import uuid4
 
-from tests.dashboard.browser import until
 from tests.site import Site
+from tests.waiting import until
 
 from shoal.frontier import Frontier, open_frontier
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.dashboard.browser import notice, shown, until
+from tests.dashboard.browser import notice, shown
 from tests.dashboard.crawls import NAME
+from tests.waiting import until
 
 from shoal.frontier import open_frontier
 from shoal.model import Limits, Link, Outcome

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from tests.dashboard.browser import PHONE, VIEWS, WIDE, comes, shown, until
+from tests.dashboard.browser import PHONE, VIEWS, WIDE, comes, shown
 from tests.dashboard.crawls import NAME
+from tests.waiting import until
 
 MOST_BYTES = 200_000
 SIZES = {"wide": WIDE, "phone": PHONE}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import redis
 from tests.e2e.shell import PATIENCE_S, Shell
+from tests.waiting import until
 
 from shoal.frontier import Frontier, open_frontier
 
@@ -28,15 +28,6 @@ SCRAPER = """\
         yield {{"url": page.url, "meta": page.meta}}
         yield from page.links()
     """
-
-
-def until(true: Callable[[], Any], seconds: float = PATIENCE_S) -> Any:
-    """Wait until it is true, and return what it is then."""
-    deadline = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < deadline, "not in time"
-        time.sleep(0.01)
-    return found
 
 
 class Shop:

@@ -10,12 +10,13 @@ from contextlib import ExitStack, closing, contextmanager
 from itertools import pairwise
 
 import pytest
-from tests.e2e.redis_shop import Shop, until
+from tests.e2e.redis_shop import Shop
 from tests.e2e.shell import PATIENCE_S, Shell
 from tests.servers import Reply, Request, ScriptedServer, page
 from tests.services import RedisServer
 from tests.site import Site
 from tests.troubled import NUISANCES, Limiter, assert_little_lost
+from tests.waiting import until
 
 SCRAPER = """\
     import shoal

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Self
 
 import pytest
-from tests.e2e.redis_shop import SCRAPER, Shop, until
+from tests.e2e.redis_shop import SCRAPER, Shop
 from tests.e2e.shell import PATIENCE_S, Shell
 from tests.services import RedisServer, free_ports
 from tests.site import Site
 from tests.unit.test_metrics import check, samples
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")

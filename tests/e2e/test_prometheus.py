@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.redis_shop import SCRAPER, until
+from tests.e2e.redis_shop import SCRAPER
 from tests.e2e.shell import Shell
 from tests.e2e.test_metrics_served import Working, scrape
 from tests.services import free_port
 from tests.site import Site
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 MONITORING = ROOT / "examples" / "monitoring"

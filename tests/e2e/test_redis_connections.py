@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 import redis
-from tests.e2e.redis_shop import NAME, Shop, until
+from tests.e2e.redis_shop import NAME, Shop
 from tests.e2e.shell import PATIENCE_S, Shell
 from tests.redis_servers import FakeRedis, bulk
 from tests.servers import ScriptedServer, page
 from tests.services import PostgresServer, RedisServer, free_port
 from tests.site import Site
+from tests.waiting import until
 
 SECRET = "s3cr3t"
 

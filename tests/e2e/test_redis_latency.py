@@ -9,8 +9,9 @@ from contextlib import ExitStack
 
 import psutil
 import pytest
-from tests.e2e.redis_shop import INBOX, Shop, until
+from tests.e2e.redis_shop import INBOX, Shop
 from tests.site import Site
+from tests.waiting import until
 
 from shoal.model import Link
 

@@ -10,9 +10,10 @@ from contextlib import ExitStack
 from itertools import pairwise
 
 import pytest
-from tests.e2e.redis_shop import NAME, Shop, until
+from tests.e2e.redis_shop import NAME, Shop
 from tests.servers import Reply, Request, ScriptedServer, page
 from tests.site import Site
+from tests.waiting import until
 
 from shoal.model import Link
 

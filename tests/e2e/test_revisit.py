@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.e2e.redis_shop import until
 from tests.e2e.shell import Shell
 from tests.services import RedisServer
 from tests.site import Site
+from tests.waiting import until
 
 FIELDS = ("--select", "title=h1", "--select", "id=article::attr(data-id)")
 SOON = ("--revisit", "0.05s", "--retries", "0")

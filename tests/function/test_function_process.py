@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from tests.function.conftest import assert_all_once
 from tests.site import Site
+from tests.waiting import until
 
 import shoal
 import shoal.function
@@ -80,7 +81,7 @@ def test_it_may_be_collected_while_a_loop_runs(place: str, tmp_path: Path) -> No
             gc.collect()
 
         asyncio.run(collect())
-    assert threading.active_count() <= threads
+    until(lambda: threading.active_count() <= threads, what="the end of its threads")
 
 
 def test_rows_may_stay_in_a_frontier_that_keeps_them(tmp_path: Path, frontier: str) -> None:
