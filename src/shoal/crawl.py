@@ -182,8 +182,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
             value = getattr(self, name)
-            if value is not None and not least <= value < math.inf:
-                raise ConfigError(f"{name} must be at least {least}, not {value}")
+            if value is not None:
+                _check_number(name, value, least)
         for cause, count in self.retries_by.items():
             _check_cause(cause, count)
         for seed in (*self.seeds, *self.sitemaps):
@@ -206,6 +206,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 SECRET = frozenset({"headers", "auth", "host_headers", "proxy"})
 """Settings that may hold passwords: they are neither kept nor shown."""
+
+MOST = 2**53
+"""No number may be larger: what is beyond is not exact in Redis and in JSON."""
 
 _LEAST: Mapping[str, float] = {
     "max_crawl_delay_s": 0,
@@ -454,8 +457,14 @@ def _check_cause(cause: str, retries: int) -> None:
         raise ConfigError(
             f"'{cause}' is no cause of retries: there are {', '.join(CAUSES)}, and any HTTP status"
         )
-    if retries < 0:
-        raise ConfigError(f"the retries of '{cause}' must be at least 0, not {retries}")
+    _check_number(f"the retries of '{cause}'", retries, 0)
+
+
+def _check_number(what: str, value: float, least: float) -> None:
+    if not least <= value < math.inf:
+        raise ConfigError(f"{what} must be at least {least}, not {value}")
+    if value > MOST:
+        raise ConfigError(f"{what} must be at most {MOST}, not {value}")
 
 
 def _convert(given: Mapping[str, object]) -> Settings:

@@ -201,10 +201,15 @@ def _check_same(job: Job, before: Mapping[str, object]) -> None:
     for name, value in _fixed(job).items():
         if before.get(name) != value:
             raise ConfigError(
-                f"the crawl '{job.crawl.name}' was started with {name} {_shown(before.get(name))}, not"
-                f" {_shown(value)}: give the same to resume it, --fresh to start again,"
-                " or another --state FILE to keep both"
+                f"the crawl '{job.crawl.name}' was started {_differs(name, before.get(name), value)}:"
+                " give the same to resume it, --fresh to start again,"
+                f" or another {_elsewhere(job)} to keep both"
             )
+
+
+def _elsewhere(job: Job) -> str:
+    """What to name for a frontier of its own."""
+    return "--state FILE" if job.frontier.startswith("sqlite:") else "?prefix=NAME in --frontier"
 
 
 def _tell_differences(job: Job, before: Mapping[str, object], frontier: Frontier) -> None:
@@ -223,8 +228,11 @@ def _tell_differences(job: Job, before: Mapping[str, object], frontier: Frontier
         )
 
 
-def _shown(value: object) -> str:
-    return msgspec.json.encode(value).decode() if value is not None else "unset"
+def _differs(name: str, before: object, now: object) -> str:
+    was, given = (msgspec.json.encode(value).decode() for value in (before, now))
+    if before is None:
+        return f"without {name}, not with {given}"
+    return f"with {name} {was}, not {given if now is not None else 'without'}"
 
 
 @contextmanager

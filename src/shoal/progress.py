@@ -27,6 +27,11 @@ class Pace:
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
 
+    @property
+    def begun(self) -> bool:
+        """Whether there is something to measure from."""
+        return bool(self._seen)
+
     def per_s(self, now: float, fetches: int) -> float:
         """The rate now that `fetches` are done."""
         self._seen.append((now, fetches))
@@ -45,6 +50,8 @@ class Lines:
 
     def show(self, frontier: Frontier) -> None:
         now = time.monotonic()
+        if not self._pace.begun:
+            self._pace.per_s(now, frontier.stats().fetches)
         if now - self._shown >= LINE_S:
             self._shown = now
             stats = frontier.stats()

@@ -19,8 +19,8 @@ def load(target: str) -> Crawl:
     it defines no crawl or several.
     """
     path, colon, name = target.rpartition(":") if ".py:" in target else (target, "", "")
-    if not colon:
-        path = target
+    if colon and not name:
+        raise ConfigError(f"{target} names no crawl: write {path}:NAME, or {path} alone")
     module = _import(Path(path))
     crawls = {key: value for key, value in vars(module).items() if isinstance(value, Crawl)}
     if name:

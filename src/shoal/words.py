@@ -78,7 +78,7 @@ class Speaker:
             return stats
         if stats.dead:
             self._say(f"dead letters: {_reasons(frontier)} (see `shoal dead {self._option}`)")
-        self._complain_of_seeds(frontier)
+        self._tell_of_seeds(frontier, nothing_else=stats.done == 0)
         if stopped:
             left = stats.queued + stats.overflow
             self._say(f"{count(left, 'URL')} queued; the same command goes on from here")
@@ -92,14 +92,15 @@ class Speaker:
         if left := stats.queued + stats.overflow:
             self._say(f"the limit of pages is reached, with {count(left, 'URL')} queued: raise it to go on")
 
-    def _complain_of_seeds(self, frontier: Frontier) -> None:
+    def _tell_of_seeds(self, frontier: Frontier, *, nothing_else: bool) -> None:
         for link in self._job.crawl.seeds():
             record = frontier.why(link.url, link.key)
             what = f"the {link.key or 'seed'} {link.url}"
             if record is not None and record.state == "dead":
-                self._say(f"{what} could not be fetched: {_reason(record)}")
+                self._complain(f"{what} could not be fetched: {_reason(record)}")
             elif record is not None and record.state == "skipped":
-                self._say(f"{what} was skipped: {_reason(record)}")
+                say = self._complain if nothing_else else self._say
+                say(f"{what} was skipped: {_reason(record)}")
 
     def _rows_in(self) -> str:
         if self._job.has_stores:
@@ -110,6 +111,13 @@ class Speaker:
     def report(self, found: findings.Findings, file: str | None) -> None:
         """A report has been written, or links were looked at."""
         self._say(links(found, file))
+
+    def _complain(self, text: str) -> None:
+        """Said even to those who want to hear of errors only."""
+        if self._as_json:
+            log.error("%s", text)
+        else:
+            print(text, file=sys.stderr)
 
     def _say(self, text: str, stats: Stats | None = None) -> None:
         if self._as_json:
@@ -146,10 +154,9 @@ def status(frontier: Frontier, *, as_json: bool) -> str:
     if as_json:
         counts = msgspec.structs.asdict(stats)
         return to_json({"crawl": frontier.crawl, **counts, "seen": stats.seen, "workers": workers})
-    word = "finished" if stats.finished else "paused" if stats.paused else "not finished"
     priorities = [f"{n}: {count:,}" for n, count in reversed(list(enumerate(stats.by_priority))) if count]
     lines = [
-        f"crawl     {frontier.crawl} ({word})",
+        f"crawl     {frontier.crawl} ({_standing(stats)})",
         f"queued    {stats.queued:,} ({stats.delayed:,} delayed, {stats.retrying:,} retrying)"
         + (f", the oldest for {clock(stats.oldest_s)}" if stats.queued else ""),
         *([f"          by priority: {', '.join(priorities)}"] if priorities else []),
@@ -164,6 +171,12 @@ def status(frontier: Frontier, *, as_json: bool) -> str:
         *(f"worker    {_worker(each)}" for each in workers),
     ]
     return "\n".join(lines)
+
+
+def _standing(stats: Stats) -> str:
+    if stats.finished:
+        return "finished: the limit of pages is reached" if stats.queued + stats.overflow else "finished"
+    return "paused" if stats.paused else "not finished"
 
 
 def _worker(worker: WorkerRecord) -> str:

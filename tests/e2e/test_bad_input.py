@@ -33,7 +33,11 @@ OPTIONS = {
     "unknown choice": ([URL, "--scope", "all"], r"'--scope': 'all' is not one of 'host', 'domain', 'any'"),
     "concurrency": ([URL, "--concurrency", "0"], r"'--concurrency': 0 is not in the range x>=1"),
     "per-host": ([URL, "--per-host", "0"], r"'--per-host': 0 is not in the range x>=1"),
-    "processes": ([URL, "--processes", "0"], r"'--processes': 0 is not in the range x>=1"),
+    "processes": ([URL, "--processes", "0"], r"'--processes': 0 is not in the range 1<=x<=1024"),
+    "too many processes": ([URL, "--processes", "1025"], r"'--processes': 1025 is not in the range"),
+    "a number without sense": ([URL, "--concurrency", str(2**63 - 1)], r"9223372036854775807 is more than"),
+    "retries without sense": ([URL, "--retry", f"dns={2**64}"], r"the retries of 'dns' must be at most"),
+    "a delay without sense": ([URL, "--delay", "1e300"], r"delay_s must be at most 9007199254740992"),
     "delay": ([URL, "--delay", "-1"], r"'--delay': -1\.0 is not in the range x>=0"),
     "delay is no number": ([URL, "--delay", "1s"], r"'--delay': '1s' is not a valid number"),
     "delay is not a number": ([URL, "--delay", "nan"], r"delay_s must be at least 0, not nan"),
@@ -65,6 +69,16 @@ OPTIONS = {
     "bad glob": ([URL, "--allow", "news/*"], r"pattern 'news/\*' can match no URL: start it with '/'"),
     "glob of a fragment": ([URL, "--deny", "/a#b"], r"pattern '/a#b' can match no URL"),
     "unknown kind of output": ([URL, "-o", "rows.xml"], r"'rows\.xml': name it FILE\.jsonl, .* sqlite:FILE"),
+    "a store of the wrong kind": ([URL, "-o", "collections:Counter"], r"collections:Counter is no store"),
+    "a store that wants more": ([URL, "-o", "fractions:gcd"], r"cannot import the store fractions:gcd"),
+    "two places for the URLs": (
+        [URL, "--state", "a.shoal", "--frontier", "redis://127.0.0.1:1/0"],
+        r"--state and --frontier both say where the URLs are: give one of them",
+    ),
+    "a database that is no number": (
+        [URL, "--frontier", "redis://127.0.0.1:1/shop"],
+        r"not a Redis URL: redis://127\.0\.0\.1:1/shop \(the database is a number: redis://HOST:PORT/0\)",
+    ),
     "a file where a folder should be": (
         [URL, "-o", "/dev/null/rows.csv"],
         r"no folder .*/dev/null/rows\.csv",
@@ -221,6 +235,7 @@ def test_a_scraper_that_is_not_there_is_refused(shoal: Shell) -> None:
     assert shoal.refused("run", "b.py") == "there is no scraper file b.py"
     assert shoal.refused("run", "folder.py") == "there is no scraper file folder.py"
     assert shoal.refused("run", "notes.txt") == "notes.txt is not a Python file (its name must end in .py)"
+    assert shoal.refused("run", "a.py:") == "a.py: names no crawl: write a.py:NAME, or a.py alone"
     assert shoal.refused("run", "a.py:books") == "a.py has no crawl called 'books': it has crawl"
 
 
@@ -318,6 +333,21 @@ def test_an_export_that_cannot_be_written_is_refused(shoal: Shell, site: Site) -
     }.items():
         assert shoal("export", "-o", name, code=2).err == f"shoal: {message}\n"
     assert {name for name in shoal.files() if not name.startswith("a.shoal")} == {"folder.csv"}
+
+
+def test_an_export_over_what_belongs_to_the_crawl_is_refused(shoal: Shell, site: Site) -> None:
+    """Neither over the state file nor over the rows that the crawl writes, however they are spelled."""
+    shoal("crawl", site.url, "-q", "--state", "a.shoal", "-o", "rows.jsonl")
+    before = {name: (shoal.folder / name).read_bytes() for name in ("a.shoal", "rows.jsonl")}
+    for name in ("a.shoal", "rows.jsonl"):
+        line = shoal.refused("report", "-o", name)
+        assert line == f"a report is an HTML page: name it FILE.html with --output, not {name}"
+    for name in ("a.shoal", "rows.jsonl", "./rows.jsonl", str(shoal.folder / "rows.jsonl")):
+        line = shoal.refused("export", "--format", "jsonl", "-o", name)
+        assert line == f"{name} belongs to the crawl: export its rows to another file"
+    line = shoal.refused("export", "--from", "rows.jsonl", "-o", "rows.jsonl")
+    assert line == "rows.jsonl belongs to the crawl: export its rows to another file"
+    assert {name: (shoal.folder / name).read_bytes() for name in before} == before
 
 
 # --- state files ----------------------------------------------------------------------------
@@ -448,14 +478,14 @@ DIFFERENT = {
     "select": (
         ["--select", "title=h1"],
         ["--select", "title=h2"],
-        r'select \["title=h1"\], not \["title=h2"\]',
+        r'with select \["title=h1"\], not \["title=h2"\]',
     ),
-    "no select": (["--select", "title=h1"], [], r'select \["title=h1"\], not \[\]'),
-    "output": (["-o", "a.csv"], ["-o", "b.csv"], r'output "a\.csv", not "b\.csv"'),
-    "no output": (["-o", "a.csv"], [], r'output "a\.csv", not unset'),
-    "an output, now": ([], ["-o", "a.csv"], r'output unset, not "a\.csv"'),
-    "spelling": ([], ["--sort-query"], r"sort_query false, not true"),
-    "tracking": (["--drop-tracking"], [], r'drop_params \["utm_\*".*\], not \[\]'),
+    "no select": (["--select", "title=h1"], [], r'with select \["title=h1"\], not \[\]'),
+    "output": (["-o", "a.csv"], ["-o", "b.csv"], r'with output "a\.csv", not "b\.csv"'),
+    "no output": (["-o", "a.csv"], [], r'with output "a\.csv", not without'),
+    "an output, now": ([], ["-o", "a.csv"], r'without output, not with "a\.csv"'),
+    "spelling": ([], ["--sort-query"], r"with sort_query false, not true"),
+    "tracking": (["--drop-tracking"], [], r'with drop_params \["utm_\*".*\], not \[\]'),
 }
 
 
@@ -465,7 +495,7 @@ def test_the_state_of_a_crawl_with_other_options_is_refused(shoal: Shell, site: 
     before, after, message = DIFFERENT[case]
     shoal("crawl", site.url, "-q", *before)
     line = shoal.refused("crawl", site.url, *after)
-    assert re.search(f"was started with {message}: ", line), line
+    assert re.search(f"was started {message}: ", line), line
     assert "give the same to resume it, --fresh to start again, or another --state FILE to keep both" in line
 
 

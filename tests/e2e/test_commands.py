@@ -150,6 +150,17 @@ def test_a_seed_that_cannot_be_reached_is_a_dead_letter(shoal: Shell) -> None:
     shoal("crawl", "http://127.0.0.1:9/", code=1)  # nor is it better afterwards
 
 
+def test_why_nothing_was_fetched_is_told_in_quiet_too(shoal: Shell, site: Site) -> None:
+    """It is an error, of which there is nothing else to see."""
+    shoal.write("unreachable.py", "import shoal\ncrawl = shoal.Crawl('a', seeds=['http://127.0.0.1:9/'])\n")
+    ended = shoal("run", "unreachable.py", "--retries", "0", "-q", code=1)
+    assert ended.err == "the seed http://127.0.0.1:9/ could not be fetched: connection refused\n"
+    ended = shoal("crawl", f"{site.url}private/x", "-q", code=1)
+    assert ended.err == f"the seed {site.url}private/x was skipped: robots.txt\n"
+    both = ("crawl", site.url, f"{site.url}private/x", "--state", "both.shoal")
+    assert shoal(*both, "-q").err == ""
+
+
 def test_a_seed_that_robots_txt_closes_is_named(shoal: Shell, site: Site) -> None:
     """Nothing was fetched: exit code 1."""
     ended = shoal("crawl", site.url + "private/x", code=1)
@@ -526,6 +537,7 @@ def test_status_tells_how_a_crawl_stands(shoal: Shell) -> None:
         assert found["finished"] is True
         assert (found["done"], found["leased"], found["items"]) == (4, 0, 4)
         assert found["seen"] == found["queued"] + found["done"] + found["dead"] + found["skipped"]
+        assert "(finished: the limit of pages is reached)\n" in shoal("status").out
         shoal("crawl", site.url)
         text = shoal("status").out
         assert text.startswith(f"crawl     {site.url.removeprefix('http://').rstrip('/')} (finished)\n")

@@ -16,12 +16,13 @@ from pathlib import Path
 import psutil
 import pytest
 import redis
-from tests.e2e.redis_shop import INBOX, NAME, REJECTS, Shop, until
+from tests.e2e.redis_shop import INBOX, NAME, REJECTS, Shop
 from tests.e2e.shell import PATIENCE_S, Shell
 from tests.faults import hasty_redis
 from tests.servers import ScriptedServer, page
 from tests.services import RedisServer
 from tests.site import Site
+from tests.waiting import until
 
 from shoal.model import Limits, Link, Outcome
 
@@ -93,7 +94,9 @@ def test_what_decides_which_pages_are_the_same_must_not_differ(shop: Shop, site:
     assert "was started with sort_query false, not true" in shop.shoal.refused(*shop.command("--drain"))
     shop.scraper(site.url)
     other = ["worker", "shop.py", *shop.place, "-o", "others.jsonl", "--drain"]
-    assert 'was started with output "rows.jsonl", not "others.jsonl"' in shop.shoal.refused(*other)
+    said = shop.shoal.refused(*other)
+    assert 'was started with output "rows.jsonl", not "others.jsonl": give' in said
+    assert said.endswith("or another ?prefix=NAME in --frontier to keep both")
 
 
 def test_fresh_starts_again(shop: Shop, site: Site):
@@ -407,7 +410,7 @@ def test_the_environment_names_the_frontier(shop: Shop, site: Site, monkeypatch)
     shop.scraper(site.url)
     shop.drain()
     process = subprocess.run(
-        [sys.executable, "-m", "shoal.cli", "status", "--json"],
+        [sys.executable, "-m", "shoal", "status", "--json"],
         cwd=shop.shoal.folder,
         env=os.environ | {"SHOAL_FRONTIER": shop.url},
         capture_output=True,

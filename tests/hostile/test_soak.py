@@ -53,7 +53,7 @@ class Crawl:
         options += ["--delay", str(DELAY_S), "--state", "state.shoal", "-q"]
         with (folder / "stderr").open("wb") as stderr:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "shoal.cli", "crawl", *seeds, *options],
+                [sys.executable, "-m", "shoal", "crawl", *seeds, *options],
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stderr=stderr,
@@ -82,7 +82,7 @@ class Crawl:
 
     def status(self) -> dict[str, int]:
         """What `shoal status` says."""
-        command = [sys.executable, "-m", "shoal.cli", "status", "--json", "--state", "state.shoal"]
+        command = [sys.executable, "-m", "shoal", "status", "--json", "--state", "state.shoal"]
         return dict(json.loads(subprocess.check_output(command, cwd=self.folder)))
 
     def kill(self) -> None:

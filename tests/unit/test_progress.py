@@ -77,7 +77,7 @@ def test_a_summary_in_one_line() -> None:
 def test_a_line_every_five_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """However often it is asked to show; the rate is that since the line before."""
+    """However often it is asked to show; the rate is that of the last seconds."""
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     with (
@@ -93,11 +93,11 @@ def test_a_line_every_five_seconds(
             lines.show(frontier)
         lines.close()
     assert [record.getMessage() for record in caplog.records] == [
-        "0:00:05 0.0 pages/s: 20 done, 10 queued, 0 leased, 0 retrying, 0 dead, 2.0 kB",
-        "0:00:10 2.0 pages/s: 30 done, 0 queued, 0 leased, 0 retrying, 0 dead, 3.0 kB",
+        "0:00:05 4.0 pages/s: 20 done, 10 queued, 0 leased, 0 retrying, 0 dead, 2.0 kB",
+        "0:00:10 3.0 pages/s: 30 done, 0 queued, 0 leased, 0 retrying, 0 dead, 3.0 kB",
         "0:00:15 1.0 pages/s: 30 done, 0 queued, 0 leased, 0 retrying, 0 dead, 3.0 kB",
     ]
-    assert vars(caplog.records[1])["pages_per_s"] == 2.0
+    assert vars(caplog.records[1])["pages_per_s"] == 3.0
     assert vars(caplog.records[1])["done"] == 30
 
 

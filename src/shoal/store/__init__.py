@@ -134,7 +134,10 @@ def missing(what: str, extra: str) -> ConfigError:
 
 def made_store(own: object, crawl: str) -> Store:
     """A store as it is, or what makes one, called with the name of the crawl. Raises ConfigError."""
-    made = own(crawl) if callable(own) else own
+    try:
+        made = own(crawl) if callable(own) else own
+    except TypeError as error:
+        raise ConfigError(f"{store_name(own)} cannot be called with a crawl's name: {error}") from error
     if not isinstance(made, Store):
         raise ConfigError(f"{store_name(own)} is no store: derive it from shoal.store.base.Store")
     return made
