@@ -88,17 +88,17 @@ class Running:
         self.used: Used | None = None
 
     def ended(self) -> bool:
-        """Whether it is over; then it is known what it `used`. Raises SystemExit if it went wrong."""
+        """Whether it is over; then it is known what it `used`."""
         if self.used is None:
             pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)
             if pid:
                 seconds = time.monotonic() - self._began
                 self._process.returncode = os.waitstatus_to_exitcode(status)
-                self._check()
                 self.used = Used(usage.ru_utime + usage.ru_stime, self._redis_s(), seconds)
         return self.used is not None
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise SystemExit if the crawl went wrong, so that its cost says nothing."""
         report = self._site.check(self._work / "items.jsonl")  # of rows: pages are fetched by both
         is_wrong = report["duplicated"] or report["wrong"] or (self._whole and report["missing"])
         if self._process.returncode or is_wrong:
@@ -146,7 +146,9 @@ def side_by_side(kinds: Sequence[Kind], site: Site, *, on_redis: bool, whole: bo
         opened.enter_context(scraping([crawl.log for crawl in crawls]))
         running = crawls
         while running := [crawl for crawl in running if not crawl.ended()]:
-            time.sleep(0.05)
+            time.sleep(0.01)
+        for crawl in crawls:
+            crawl.check()
         return [crawl.used for crawl in crawls if crawl.used is not None]
 
 
