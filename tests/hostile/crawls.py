@@ -60,11 +60,7 @@ def _count() -> Counter[str]:
 
 
 def _connections() -> list[Any]:
-    """Those with servers of this process. Others, as to Redis, are not the crawl's."""
+    """Those to servers of this process. Others, as to Redis or of another process's crawl, are not ours."""
     found = psutil.Process().net_connections("inet")
     ours = {each.laddr.port for each in found if each.status == "LISTEN"}
-    return [
-        each
-        for each in found
-        if each.status != "LISTEN" and each.raddr and {each.laddr.port, each.raddr.port} & ours
-    ]
+    return [each for each in found if each.raddr and each.raddr.port in ours]
