@@ -106,7 +106,8 @@ class Producer:
     def add_file(self, name: str) -> None:
         """Add the URLs of a file, one a line; "-" is standard input. Raises ConfigError if it cannot be read.
 
-        Lines that are no links go to NAME.rejects ("stdin.rejects"), with the reason.
+        Lines that begin with "#" say nothing. Those that are no links go to NAME.rejects ("stdin.rejects"),
+        with the reason.
         """
         try:
             file = os.fdopen(os.dup(0) if name == "-" else os.open(name, os.O_RDONLY), "rb", buffering=0)
@@ -157,7 +158,7 @@ class Producer:
             if line is None:
                 yield None
                 continue
-            if not line.strip():
+            if not line.strip() or line.startswith(b"#"):
                 continue
             try:
                 yield read_link(line, self._spelling, self._priority)

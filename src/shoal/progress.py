@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 WINDOW_S = 10.0  # the rate is that of the last seconds
 HOSTS_S = 1.0
+MOST_HOSTS = 3
 LINE_S = 5.0
 
 log = logging.getLogger("shoal.progress")
@@ -76,7 +77,8 @@ class Live:
         self._name = name
         self._began = time.monotonic()
         self._pace = Pace()
-        self._hosts: list[HostRecord] = []
+        self._slow: list[HostRecord] = []
+        self._paused: list[HostRecord] = []
         self._hosts_at = 0.0
         self._display = Display(
             console=Console(file=sys.stderr), auto_refresh=False, transient=True, redirect_stdout=False
@@ -89,7 +91,8 @@ class Live:
         stats = frontier.stats()
         if now - self._hosts_at >= HOSTS_S:
             self._hosts_at = now
-            self._hosts = frontier.hosts(limit=3)
+            self._slow = frontier.hosts(limit=MOST_HOSTS)
+            self._paused = frontier.hosts(limit=MOST_HOSTS, by="paused_until")
         rate = self._pace.per_s(now, stats.fetches)
         self._display.update(self._draw(stats, rate, now - self._began), refresh=True)
 
@@ -105,9 +108,17 @@ class Live:
             f"  {stats.done:,} done   {stats.retrying:,} retrying   {stats.dead:,} dead",
             f"  {count(stats.items, 'row')}   {size(stats.size_bytes)}   {stats.skipped:,} skipped",
         ]
-        slow = [f"{host.host} {host.latency_s * 1000:,.0f} ms" for host in self._hosts if host.latency_s]
+        slow = [f"{host.host} {host.latency_s * 1000:,.0f} ms" for host in self._slow if host.latency_s]
         if slow:
             lines.append(f"  slowest: {', '.join(slow)}")
+        now = time.time()
+        paused = [
+            f"{host.host} for {clock(host.paused_until - now)}"
+            for host in self._paused
+            if host.paused_until is not None and host.paused_until > now
+        ]
+        if paused:
+            lines.append(f"  paused: {', '.join(paused)}")
         return Text("\n".join(lines), overflow="ellipsis", no_wrap=True)
 
 

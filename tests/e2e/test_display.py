@@ -15,6 +15,7 @@ from typing import Self
 
 import pytest
 from tests.e2e.shell import PATIENCE_S, Shell
+from tests.servers import ScriptedServer, page
 from tests.site import Site
 
 LINE = r"0:00:05 \d+\.\d pages/s: 1 done, 0 queued, 1 leased, 0 retrying, 0 dead, \d+ B"  # what a line says
@@ -102,6 +103,17 @@ def test_on_a_terminal_the_display_is_redrawn_in_place(shoal: Shell, processes: 
     assert last.startswith("finished after 0:00:0")
     assert terminal.shown.rfind("\x1b[?25h") > terminal.shown.rfind("\x1b[?25l")  # the cursor is to be seen
     assert "\x1b" not in shoal.read("rows.csv")
+
+
+def test_the_display_says_which_hosts_are_paused(shoal: Shell) -> None:
+    """And for how long: otherwise one would not know why nothing happens."""
+    answers = iter([page(b"", "503 Service Unavailable", "Retry-After: 3"), page(b"<p>Hello")])
+    with ScriptedServer({"/": lambda _: next(answers)}) as server, Terminal() as terminal:
+        process = shoal.start("crawl", server.url(), "--ignore-robots", stderr=terminal.theirs)
+        _read_to_the_end(terminal)
+        process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0
+    assert re.search(r"  paused: 127\.0\.0\.1:\d+ for 0:00:0[123]", terminal.shown)
 
 
 def test_warnings_stand_above_the_display(shoal: Shell, site: Site) -> None:

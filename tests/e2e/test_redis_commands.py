@@ -206,7 +206,15 @@ def test_a_file_with_garbage_in_it(shop: Shop, site: Site):
     """The rest goes in; the garbage is counted, and kept with its reasons in a file beside it."""
     shop.scraper(site.url)
     shop.drain()
-    lines = [f"{site.url}?a", "", "  ", "books", '{"url": "http://x.test/", "priority": 12}', f"{site.url}?b"]
+    lines = [
+        "# ours",
+        f"{site.url}?a",
+        "",
+        "  ",
+        "books",
+        '{"url": "http://x.test/", "priority": 12}',
+        f"{site.url}?b",
+    ]
     (shop.shoal.folder / "urls.txt").write_bytes("\r\n".join(lines).encode() + b"\n\xff\n" + b"z" * 2_500_000)
     added = shop.shoal("add", *shop.place, "--from", "urls.txt")
     assert re.fullmatch(
