@@ -78,15 +78,20 @@ def serving(pages: int, hosts: int = 16) -> Iterator[Site]:
         run_site("stop", directory)
 
 
-def shoal_command(start: str, work: Path) -> list[object]:
-    """Return the command that crawls the whole site with shoal and extracts the products."""
+def shoal_command(start: str, work: Path, frontier: str | None = None) -> list[object]:
+    """Return the command that crawls the whole site with shoal and extracts the products.
+
+    frontier: its URL, if it is not to be a state file in `work`.
+    """
     return [
         *(SHOAL, "crawl", start, "--scope", "any", "--ignore-robots", "--sort-query"),
         *("--per-host", 16, "--concurrency", 64),
         *("--select", "id=article.product::attr(data-id)"),
         *("--select", "title=article.product h1"),
         *("--select", "price=[itemprop=price]::attr(content)"),
-        *("-o", work / "items.jsonl", "--state", work / "state.shoal", "--quiet"),
+        *("-o", work / "items.jsonl"),
+        *(("--frontier", frontier) if frontier else ("--state", work / "state.shoal")),
+        "--quiet",
     ]
 
 
@@ -147,7 +152,7 @@ def follow(start: Callable[[], Processes], site: Site, is_over: Callable[[], boo
                 for each in running:
                     each.terminate()
             for each in running:
-                if (used_s := _ended(each, told=told)) is not None:
+                if (used_s := ended(each, told=told)) is not None:
                     cpu_s[each.pid] = used_s
     finally:
         for each in processes:
@@ -168,8 +173,11 @@ def _used_at(moment: float, samples: Sequence[tuple[float, float]]) -> float:
     raise ValueError("it is not within the samples")
 
 
-def _ended(process: subprocess.Popen[bytes], *, told: bool) -> float | None:
-    """Return the CPU seconds of the process and its children if it has ended, else None."""
+def ended(process: subprocess.Popen[bytes], *, told: bool = False) -> float | None:
+    """Return the CPU seconds of the process and its children if it has ended, else None.
+
+    Raises SystemExit if it has failed, unless it was told to end.
+    """
     pid, status, usage = os.wait4(process.pid, os.WNOHANG)
     if not pid:
         return None

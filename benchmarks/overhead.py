@@ -27,7 +27,7 @@ from typing import NamedTuple
 import psutil
 from tests.services import RedisServer
 
-from benchmarks.measure import SHOAL, Site, serving, shoal_command
+from benchmarks.measure import SHOAL, Site, ended, serving, shoal_command
 from benchmarks.report import machine, publish, table, versions
 
 STARTS = 5
@@ -72,14 +72,12 @@ class Running:
         """whole: crawl the site, not its first page alone."""
         self._site, self._whole = site, whole
         self._work = Path(opened.enter_context(tempfile.TemporaryDirectory()))
-        arguments = [*kind.program, *shoal_command(site.start, self._work)[1:-1], *kind.options]
-        if not whole:
-            arguments += ["--max-pages", 1]
         self._redis = opened.enter_context(RedisServer()) if on_redis else None
         if self._redis is not None:
-            at = arguments.index("--state")
-            arguments[at : at + 2] = ["--frontier", self._redis.url]
             psutil.Process(int(self._redis_info("server")["process_id"])).cpu_affinity([core])
+        frontier = self._redis.url if self._redis is not None else None
+        _program, *arguments, _quiet = shoal_command(site.start, self._work, frontier)
+        arguments = [*kind.program, *arguments, *kind.options, *([] if whole else ["--max-pages", 1])]
         self.log = self._work / "log"
         command = ["taskset", "-c", str(core), *map(str, arguments)]
         with self.log.open("wb") as log:
@@ -89,19 +87,14 @@ class Running:
 
     def ended(self) -> bool:
         """Whether it is over; then it is known what it `used`."""
-        if self.used is None:
-            pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)
-            if pid:
-                seconds = time.monotonic() - self._began
-                self._process.returncode = os.waitstatus_to_exitcode(status)
-                self.used = Used(usage.ru_utime + usage.ru_stime, self._redis_s(), seconds)
+        if self.used is None and (cpu_s := ended(self._process)) is not None:
+            self.used = Used(cpu_s, self._redis_s(), time.monotonic() - self._began)
         return self.used is not None
 
     def check(self) -> None:
         """Raise SystemExit if the crawl went wrong, so that its cost says nothing."""
         report = self._site.check(self._work / "items.jsonl")  # of rows: pages are fetched by both
-        is_wrong = report["duplicated"] or report["wrong"] or (self._whole and report["missing"])
-        if self._process.returncode or is_wrong:
+        if report["duplicated"] or report["wrong"] or (self._whole and report["missing"]):
             raise SystemExit(f"the crawl is not right: {report}\n{self.log.read_text()}")
 
     def _redis_s(self) -> float:
@@ -117,10 +110,10 @@ class Running:
 @contextmanager
 def scraping(logs: Sequence[Path]) -> Iterator[None]:
     """Scrape what the logs say is there."""
-    ended = threading.Event()
+    over = threading.Event()
 
     def scrape() -> None:
-        while not ended.wait(SCRAPE_S):
+        while not over.wait(SCRAPE_S):
             for log in logs:
                 if found := re.search(r'"metrics": "([^"]+)"', log.read_text()):
                     with suppress(OSError), urllib.request.urlopen(found[1], timeout=5) as answer:
@@ -131,7 +124,7 @@ def scraping(logs: Sequence[Path]) -> Iterator[None]:
     try:
         yield
     finally:
-        ended.set()
+        over.set()
         thread.join()
 
 

@@ -65,9 +65,7 @@ def on_redis(processes: int) -> Callable[[Place], list[object]]:
     """As `shoal_command`, with the frontier on Redis."""
 
     def line(place: Place) -> list[object]:
-        words = shoal_command(place.site.start, place.work)
-        at = words.index("--state")
-        return [*words[:at], "--frontier", place.frontier, *words[at + 2 :], "--processes", processes]
+        return [*shoal_command(place.site.start, place.work, place.frontier), "--processes", processes]
 
     return line
 
