@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 WINDOW_S = 10.0  # the rate is that of the last seconds
-HOSTS_S = 1.0
+HOSTS_S, HOSTS_SHARE = 1.0, 0.05  # how often hosts are looked through, and how much of the time at most
 MOST_HOSTS = 3
 LINE_S = 5.0
 
@@ -79,7 +79,7 @@ class Live:
         self._pace = Pace()
         self._slow: list[HostRecord] = []
         self._paused: list[HostRecord] = []
-        self._hosts_at = 0.0
+        self._hosts_due = 0.0
         self._display = Display(
             console=Console(file=sys.stderr), auto_refresh=False, transient=True, redirect_stdout=False
         )
@@ -89,10 +89,10 @@ class Live:
     def show(self, frontier: Frontier) -> None:
         now = time.monotonic()
         stats = frontier.stats()
-        if now - self._hosts_at >= HOSTS_S:
-            self._hosts_at = now
+        if now >= self._hosts_due:
             self._slow = frontier.hosts(limit=MOST_HOSTS)
             self._paused = frontier.hosts(limit=MOST_HOSTS, by="paused_until")
+            self._hosts_due = now + max(HOSTS_S, (time.monotonic() - now) / HOSTS_SHARE)
         rate = self._pace.per_s(now, stats.fetches)
         self._display.update(self._draw(stats, rate, now - self._began), refresh=True)
 
