@@ -13,7 +13,7 @@ import click
 
 from shoal.cli.group import INTERRUPTED, shoal
 from shoal.cli.options import crawl_options
-from shoal.cli.place import SUFFIX, check_file, place_of
+from shoal.cli.place import SUFFIX, check_file, is_same_file, place_of
 from shoal.cli.report import check_report, save_report
 from shoal.cli.settings import settings_of
 from shoal.errors import ConfigError
@@ -192,7 +192,7 @@ def _check(job: Job) -> None:
     for output in (output for output in job.outputs if FILE.fullmatch(output)):
         file = output.removeprefix("sqlite:")
         check_file(file, "the output file", "--output")
-        if state is not None and Path(file).resolve() == Path(state).resolve():
+        if state is not None and is_same_file(file, state):
             raise ConfigError(f"{file} is the state file, which keeps the rows by itself: leave --output out")
     if state is not None and not (Path(state).exists() and job.crawl.name in crawl_names(job.frontier)):
         for store in stores:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from shoal.cli.group import let_it_be_caught, shoal
 from shoal.cli.options import crawl_name_options, csv_safe_option
-from shoal.cli.place import find_state, open_crawl, place_of
+from shoal.cli.place import find_state, is_same_file, open_crawl, place_of
 from shoal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def export(
 def _keep(output: str, places: Iterable[str | None]) -> None:
     """Refuse to write over what is read, or over the rows that the crawl writes."""
     for place in filter(None, places):
-        if Path(place.removeprefix("sqlite:")).resolve() == Path(output).resolve():
+        if is_same_file(place, output):
             raise ConfigError(f"{output} belongs to the crawl: export its rows to another file")
 
 

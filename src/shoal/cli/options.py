@@ -9,7 +9,6 @@ import click
 
 from shoal.cli.place import SUFFIX
 
-MOST = 2**53  # what every part of a crawl can count to
 MOST_PROCESSES = 1024
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -21,6 +20,8 @@ class Whole(click.IntRange):
     name = "whole number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from shoal.crawl import MOST
+
         number = super().convert(value, param, ctx)
         if number > MOST:
             self.fail(f"{number} is more than {MOST}.", param, ctx)

@@ -52,6 +52,12 @@ def open_crawl(place: str, name: str | None, *, any_of: bool = False) -> Frontie
     return open_frontier(place, crawl=name or names[0], create=False)
 
 
+def is_same_file(one: str, other: str) -> bool:
+    """Whether both name one file, in whatever way; each may stand behind "sqlite:"."""
+    first, second = (Path(each.removeprefix("sqlite:")).resolve() for each in (one, other))
+    return first == second
+
+
 def check_file(file: str, what: str, option: str) -> None:
     """Raise ConfigError unless the file, which `option` names, can be written."""
     path = Path(file)

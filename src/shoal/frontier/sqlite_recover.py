@@ -127,15 +127,13 @@ def _rows(db: sqlite3.Connection, table: str) -> Iterator[sqlite3.Row]:
     """All rows that can be read, in order. What cannot is stepped over, in steps that double."""
     last, step = 0, 1
     while last < FURTHEST:
-        try:
+        row = None
+        with suppress(*UNREADABLE):
             row = db.execute(f"SELECT * FROM {table} WHERE id > ? ORDER BY id LIMIT 1", (last,)).fetchone()
-        except UNREADABLE:
+            if row is None:
+                return
+        if row is None or row["id"] <= last:  # it cannot be read, or the order is lost
             last, step = last + step, step * 2
-            continue
-        if row is None:
-            return
-        if row["id"] <= last:  # the order is lost
-            last, step = last + step, step * 2
-            continue
-        yield row
-        last, step = row["id"], 1
+        else:
+            yield row
+            last, step = row["id"], 1

@@ -371,7 +371,9 @@ local function kept_leases(tokens)
 end
 
 -- Take leases off the books; returns them in the order of the tokens, false for those that are no longer held.
+-- kept: of these, if it is known.
 local function end_leases(tokens, kept)
+  kept = kept or kept_leases(tokens)
   call_with('HDEL', 'leases', tokens)
   call_with('ZREM', 'deadlines', tokens)
   local ended = {}
@@ -444,7 +446,7 @@ end
 
 -- Queue leased pages again, as if they had never been leased.
 local function give_back(tokens)
-  for _, lease in ipairs(end_leases(tokens, kept_leases(tokens))) do
+  for _, lease in ipairs(end_leases(tokens)) do
     if lease then
       started(lease.host, now)
       queue(lease.host, lease.priority, lease.link, true)
@@ -463,7 +465,7 @@ end
 
 -- The worker of these leases is dead or stalled: queue their pages again, but not for ever.
 local function take_back(tokens)
-  for _, lease in ipairs(end_leases(tokens, kept_leases(tokens))) do
+  for _, lease in ipairs(end_leases(tokens)) do
     local link = lease.link
     started(lease.host, now)
     link[4] = link[4] + 1
