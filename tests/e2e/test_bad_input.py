@@ -70,6 +70,7 @@ OPTIONS = {
     "glob of a fragment": ([URL, "--deny", "/a#b"], r"pattern '/a#b' can match no URL"),
     "unknown kind of output": ([URL, "-o", "rows.xml"], r"'rows\.xml': name it FILE\.jsonl, .* sqlite:FILE"),
     "a store of the wrong kind": ([URL, "-o", "collections:Counter"], r"collections:Counter is no store"),
+    "what makes no store": ([URL, "-o", "math:sqrt"], r"math:sqrt cannot be called with a crawl's name: "),
     "a store that wants more": ([URL, "-o", "fractions:gcd"], r"cannot import the store fractions:gcd"),
     "two places for the URLs": (
         [URL, "--state", "a.shoal", "--frontier", "redis://127.0.0.1:1/0"],
