@@ -14,6 +14,7 @@ from shoal.errors import ConfigError
 from shoal.metrics import CONTENT_TYPE, Address
 
 TIMEOUT_S = 5.0
+END_S = 0.05  # the end of a crawl waits for the server so long at most; its own default is half a second
 
 log = logging.getLogger("shoal.exporter")
 
@@ -39,7 +40,7 @@ def _serve(address: Address, text: Callable[[], str]) -> _Server:
             f"metrics cannot be served at {_shown(address.host)}:{address.port}"
             f" ({getattr(error, 'strerror', None) or error}): choose another --metrics-port"
         ) from error
-    threading.Thread(target=server.serve_forever, name="shoal-metrics", daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(END_S,), name="shoal-metrics", daemon=True).start()
     return server
 
 
