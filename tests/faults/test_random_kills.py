@@ -17,8 +17,8 @@ PAGES = 2_000
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    """A site that is large enough for many kills."""
-    with Site(PAGES, hosts=8) as served:
+    """A site that is large enough for many kills, and not so quick that a crawl of it is over before them."""
+    with Site(PAGES, hosts=8, latency_s=0.05) as served:
         yield served
 
 
