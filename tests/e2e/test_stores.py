@@ -47,6 +47,10 @@ class Lines(Store):
     def close(self):
         pass
 
+class Buggy(Lines):
+    def __init__(self, crawl):
+        super().__init__(crawl + 1)
+
 made = Lines("made")
 nothing = 7
 """
@@ -172,6 +176,14 @@ def test_what_is_no_store_is_refused(shoal: Shell) -> None:
     }
     for target, message in refusals.items():
         assert message in shoal.refused("crawl", "http://127.0.0.1:9/", "-o", target)
+
+
+def test_an_error_in_a_store_of_ones_own_keeps_its_traceback(shoal: Shell) -> None:
+    """It is in its code and not on the command line, so one line would hide where."""
+    (shoal.folder / "stores.py").write_text(OWN)
+    ended = shoal("crawl", "http://127.0.0.1:9/", "-o", "stores:Buggy", code=1)
+    assert "super().__init__(crawl + 1)" in ended.err
+    assert ended.err.splitlines()[-1].startswith("TypeError: ")
 
 
 def test_the_status_says_what_workers_wait_for(tmp_path: Path) -> None:

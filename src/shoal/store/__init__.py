@@ -133,10 +133,15 @@ def missing(what: str, extra: str) -> ConfigError:
 
 
 def made_store(own: object, crawl: str) -> Store:
-    """A store as it is, or what makes one, called with the name of the crawl. Raises ConfigError."""
+    """A store as it is, or what makes one, called with the name of the crawl.
+
+    Raises ConfigError for what makes none, and whatever the code that makes it raises itself.
+    """
     try:
         made = own(crawl) if callable(own) else own
     except TypeError as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+            raise  # by a line of its own
         raise ConfigError(f"{store_name(own)} cannot be called with a crawl's name: {error}") from error
     if not isinstance(made, Store):
         raise ConfigError(f"{store_name(own)} is no store: derive it from shoal.store.base.Store")
