@@ -48,9 +48,15 @@ def settle(
             return
         if not lost:
             return
-        meter.lost(len(lost))
-        log.warning("leases lost: %d; their pages are done again", len(lost))
+        say_lost(len(lost), meter)
         outcomes = [outcome for outcome in outcomes if outcome.lease.token not in lost]
+
+
+def say_lost(leases: int, meter: Meter) -> None:
+    """So many leases turned out to be held no more: count them, and say it."""
+    if leases:
+        meter.lost(leases)
+        log.warning("leases lost: %d; their pages are done again", leases)
 
 
 def _without_duplicates(frontier: Frontier, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:

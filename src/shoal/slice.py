@@ -26,7 +26,7 @@ from shoal.model import Lease, Outcome
 from shoal.policy import Retries, retry
 from shoal.threads import HandlerThreads
 from shoal.visit import Attempt, Visitor
-from shoal.worker import LEASE_S, Visits, Worker, fetch_settings, load_of, pauses
+from shoal.worker import Visits, Worker, fetch_settings, load_of, pauses
 
 LOOK_S = 0.1  # how often a slice looks whether it has to end
 PATIENCE_S = 5.0  # without work; then the process is free for other jobs
@@ -111,11 +111,11 @@ class Bench:
         beat: Beats | None = None,
         *,
         patience_s: float = PATIENCE_S,
-        lease_s: float = LEASE_S,
+        lease_s: float | None = None,
     ) -> dict[str, int]:
         """Work until the time is over or there is nothing to do; returns how many pages ended in which state.
 
-        owner: of the leases. patience_s: without work. lease_s: how long leases last if nobody extends them.
+        owner: of the leases. patience_s: without work. lease_s: as for `Worker`.
         Raises FrontierError, StoreError or LoginFailed if it cannot go on; leases are given back even then.
         """
         self.open()

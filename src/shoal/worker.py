@@ -34,7 +34,7 @@ from shoal.load import Load
 from shoal.meter import Meter
 from shoal.model import Beat, Grant, Lease, Outcome
 from shoal.scope import host_name
-from shoal.settle import settle
+from shoal.settle import say_lost, settle
 from shoal.store.base import Store
 from shoal.threads import HandlerThreads
 from shoal.visit import Visitor
@@ -70,13 +70,13 @@ class Worker:
         name: str,
         drain: bool = True,
         patience_s: float = inf,
-        lease_s: float = LEASE_S,
+        lease_s: float | None = None,
         load: Load | None = None,
     ) -> None:
         """drain: return when the crawl is finished; otherwise wait for more work.
 
-        patience_s: return after so long without work. lease_s: how long leases last if nobody extends them.
-        load: what the visitor given to `work` tells.
+        patience_s: return after so long without work. lease_s: how long leases last if nobody extends them,
+        by default LEASE_S. load: what the visitor given to `work` tells.
         """
         self._crawl = crawl
         self._frontier = frontier
@@ -84,7 +84,7 @@ class Worker:
         self._name = name
         self._drain = drain
         self._patience_s = patience_s
-        self._lease_s = lease_s
+        self._lease_s = LEASE_S if lease_s is None else lease_s
         self._load = load or load_of(crawl)
         self._busy_at = time.monotonic()
         self._fetching: dict[int, asyncio.Task[None]] = {}
@@ -240,7 +240,7 @@ class Worker:
             revisit_due(self._frontier, self._crawl)
         held = [*self._fetching, *(outcome.lease.token for outcome in finished)]
         lost = self._frontier.extend(held, self._lease_s)
-        self._load.meter.lost(len(lost - {outcome.lease.token for outcome in finished}))
+        say_lost(len(lost - {outcome.lease.token for outcome in finished}), self._load.meter)
         return lost
 
     def _is_over(self, grant: Grant) -> bool:

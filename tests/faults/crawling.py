@@ -267,13 +267,13 @@ class Crawling:
         assert [row for row in rows if row != {"url": row["url"], **truth[str(row["url"])]}] == []
 
     def assert_sound(self) -> None:
-        """Once nothing runs: every counter is right, and what is committed are the rows of the done pages.
+        """While nothing moves: every counter is right, and what is committed are the rows of the done pages.
 
         The children of a main process that was killed alone go on for a moment, before they see it.
         Looks at copies, so that a run to come finds what the last one left.
         """
         deadline = time.monotonic() + 30
-        while any(run.members() for run in self._runs):
+        while any(run.members() for run in self._runs if run.ended()):
             assert time.monotonic() < deadline, "processes outlive their main process"
             time.sleep(POLL_S)
         copies = self.folder / "copies"
