@@ -3,12 +3,13 @@
     python -m benchmarks.frontier           # a minute or two, up to 1,000,000 URLs
     python -m benchmarks.frontier --large   # ten times as much
 
-No page is fetched. Time is the CPU time of this process, and of the server where there is one.
+Time is the CPU time of this process, and of Redis where there is one; that of the web server is not counted.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import sqlite3
 import statistics
 import tempfile
@@ -19,10 +20,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import uvloop
 from tests.services import RedisServer
 
 from benchmarks import pages as sample
+from benchmarks.measure import serving
 from benchmarks.report import machine, publish, table, versions
+from shoal.fetch import Fetcher, FetchSettings
 from shoal.frontier import Frontier, open_frontier
 from shoal.frontier.snapshot import CrawlState, HostState, PageState, Snapshot
 from shoal.model import Limits, Link, Outcome, Response
@@ -176,12 +180,12 @@ class Cost(NamedTuple):
     """The longest time that Redis was blocked meanwhile."""
     times: float = 1.0
     """In terms of the first size."""
-    times_read: float = 1.0
-    """The same, if the page is read as well."""
+    times_whole: float = 1.0
+    """The same, if the page is fetched and read as well."""
 
 
 _Rounds = list[tuple[float, float, float]]
-"""Of each round the microseconds for a page, in all and in the server, and those for reading it."""
+"""Of each round the microseconds for a page, in all and in the server, and those to fetch and read it."""
 
 
 def growth(places: Mapping[int, Place], rounds: int, pages: int) -> list[Cost]:
@@ -192,16 +196,16 @@ def growth(places: Mapping[int, Place], rounds: int, pages: int) -> list[Cost]:
     taken: dict[int, _Rounds] = {size: [] for size in places}
     blocked_ms = dict.fromkeys(places, 0.0)
     with ExitStack() as opened:
+        reader = opened.enter_context(Reader(pages))
         frontiers = {size: opened.enter_context(place.open()) for size, place in places.items()}
         for size, frontier in frontiers.items():
             frontier.configure(Limits(per_host=pages))
             fill(frontier, 0, size)
-        answers = sample.answers(pages)
         for round_ in range(rounds):
             for size, place in places.items():
                 numbers = range(round_ * pages, (round_ + 1) * pages)
                 place.blocked_ms()
-                taken[size].append((*_work(frontiers[size], place, numbers, size), _reading(answers)))
+                taken[size].append((*_work(frontiers[size], place, numbers, size), reader.work()))
                 blocked_ms[size] = max(blocked_ms[size], place.blocked_ms())
     return [_cost(size, taken[size], blocked_ms[size], next(iter(taken.values()))) for size in places]
 
@@ -210,16 +214,42 @@ def _cost(size: int, taken: _Rounds, blocked_ms: float, first: _Rounds) -> Cost:
     all_us, server_us, _ = (statistics.median(each) for each in zip(*taken, strict=True))
     pairs = [*zip(taken, first, strict=True)]
     times = statistics.median(mine[0] / its[0] for mine, its in pairs)
-    times_read = statistics.median((mine[0] + mine[2]) / (its[0] + its[2]) for mine, its in pairs)
-    return Cost(size, all_us, server_us, blocked_ms, times, times_read)
+    times_whole = statistics.median((mine[0] + mine[2]) / (its[0] + its[2]) for mine, its in pairs)
+    return Cost(size, all_us, server_us, blocked_ms, times, times_whole)
 
 
-def _reading(answers: Sequence[Response]) -> float:
-    """Microseconds for a page."""
-    before = time.process_time()
-    for answer in answers:
-        sample.read(answer)
-    return (time.process_time() - before) / len(answers) * 1e6
+class Reader:
+    """What a crawl does besides: fetches pages of the site, many at once, and reads them."""
+
+    def __init__(self, pages: int) -> None:
+        self._urls = [sample.SITE.url(number) for number in range(pages)]
+
+    def __enter__(self) -> Reader:
+        with ExitStack() as opened:
+            opened.enter_context(serving(sample.SITE.pages))
+            self._loop = opened.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
+            self._fetcher = self._loop.run(self._open())
+            opened.callback(lambda: self._loop.run(self._fetcher.close()))
+            self.work()  # the first time it connects
+            self._opened = opened.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._opened.close()
+
+    async def _open(self) -> Fetcher:
+        return Fetcher(FetchSettings(allow=frozenset({"loopback"})))
+
+    def work(self) -> float:
+        """Microseconds for a page."""
+        before = time.process_time()
+        self._loop.run(self._read_all())
+        return (time.process_time() - before) / len(self._urls) * 1e6
+
+    async def _read_all(self) -> None:
+        for answer in await asyncio.gather(*map(self._fetcher.fetch, self._urls)):
+            assert isinstance(answer, Response), answer
+            sample.read(answer)
 
 
 def fill(frontier: Frontier, start: int, end: int) -> None:
@@ -340,7 +370,7 @@ def _growth(sizes: Sequence[int]) -> str:
             costs = growth({size: made.enter_context(new_place()) for size in sizes}, ROUNDS, pages)
         rows += [_row(name, cost) for cost in costs]
     head = [
-        *("back end", "URLs known", "CPU µs for a page", "times the first", "if it is read, too"),
+        *("back end", "URLs known", "CPU µs for a page", "times the first", "if it is fetched and read, too"),
         *("of it in Redis, µs", BLOCKED),
     ]
     return table(head, rows)
@@ -348,7 +378,7 @@ def _growth(sizes: Sequence[int]) -> str:
 
 def _row(name: str, cost: Cost) -> list[str]:
     redis = [f"{cost.server_us:.0f}", f"{cost.blocked_ms:.1f}"] if name == "Redis" else ["", ""]
-    times = [f"{cost.times:.2f}", f"{cost.times_read:.2f}"]
+    times = [f"{cost.times:.2f}", f"{cost.times_whole:.2f}"]
     row = [name, f"{cost.size:,}", f"{cost.mean_us:.0f}", *times, *redis]
     print(row, flush=True)
     return row
