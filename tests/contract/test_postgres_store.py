@@ -18,7 +18,7 @@ from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
-from threading import Semaphore
+from threading import Barrier, Semaphore
 from urllib.parse import quote
 
 import ledger as ledger_module
@@ -583,11 +583,12 @@ def test_what_passes_is_told_from_what_does_not(place: PostgresPlace, sqlstate: 
     assert place.rows() == rows_of(1, 2, 3)
 
 
-def crawl(target: str, path: Path, tokens: range, turns: Semaphore) -> int:
+def crawl(target: str, path: Path, tokens: range, begun: Barrier, turns: Semaphore) -> int:
     """Do pages as a worker does, whatever happens to the server; returns how often it was not there."""
     troubles = 0
     with closing(Ledger(str(path))) as ledger, closing(open_store(target, crawl="shop")) as store:
         ledger.open(store)
+        begun.wait(30)
         for token in tokens:
             turns.acquire()
             while token not in ledger.done():
@@ -602,13 +603,16 @@ def crawl(target: str, path: Path, tokens: range, turns: Semaphore) -> int:
 @pytest.mark.usefixtures("postgres")  # skips where there is none
 def test_a_killed_server_loses_nothing(tmp_path: Path):
     """PostgreSQL is killed twice in the middle of a crawl: workers wait, and every row is there once."""
-    path, turns = tmp_path / "ledger", Semaphore(0)
+    path, begun, turns = tmp_path / "ledger", Barrier(3), Semaphore(0)
     tokens = [range(100, 160), range(200, 260)]
     with PostgresServer() as server, closing(Ledger(str(path))) as ledger, ThreadPoolExecutor(2) as pool:
-        jobs = [pool.submit(crawl, server.url, path, own, turns) for own in tokens]
+        jobs = [pool.submit(crawl, server.url, path, own, begun, turns) for own in tokens]
+        begun.wait(30)
         for done in (10, 70):
             turns.release(60)
             while len(ledger.done()) < done:
+                for ended in [job for job in jobs if job.done()]:
+                    ended.result()
                 time.sleep(0.001)
             server.kill()
             time.sleep(0.05)

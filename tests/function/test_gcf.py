@@ -52,8 +52,8 @@ def new_function(tmp_path: Path, frontier: str) -> Iterator[Callable[..., Any]]:
 
 def test_slices_finish_a_crawl(new_function: Any, frontier: str, tmp_path: Path) -> None:
     """Each in its time, one after the other in the same process, and it ends in good order."""
-    with Site(200, latency_s=0.05) as site:
-        function = new_function(site, limit_s=2)
+    with Site(200, latency_s=0.1) as site:
+        function = new_function(site, limit_s=3)
         reports = [function.post()]
         while not reports[-1][1]["finished"]:
             reports.append(function.post())
