@@ -89,6 +89,8 @@ class BrokenLine:
     """Passes bytes on between clients and a server on loopback, until it is told to break."""
 
     def __init__(self, port: int) -> None:
+        self.trips = 0
+        """How often clients have sent something: over a slow line each of them would wait for the answer."""
         self._target = port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
@@ -125,6 +127,7 @@ class BrokenLine:
                     data = source.recv(65_536)
                     if not data:
                         return
+                    self.trips += source is client
                     if source is server and self._swallowing.is_set():
                         self._swallowing.clear()
                         return

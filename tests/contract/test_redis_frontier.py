@@ -352,6 +352,22 @@ def rejected(client):
     return [entry.decode() for entry in client.lrange(REJECTS, 0, -1)]
 
 
+@pytest.mark.parametrize("priority", [0, 9])
+def test_looking_for_a_page_takes_few_round_trips(line: BrokenLine, priority: int):
+    """Redis may be far away, and a page may wait in any of twenty lists."""
+    with open_frontier(line.url, crawl="books") as frontier:
+        add(frontier, A)
+        frontier.add([Link(B, priority=priority)])
+        frontier.why(A)  # connects, and loads its scripts
+        before = line.trips
+        assert frontier.why(B).priority == priority
+        assert line.trips - before <= 4
+        commit(frontier, done(lease(frontier, 1)[0]))
+        before = line.trips
+        assert sorted(frontier.why(url).state for url in (A, B)) == ["done", "queued"]
+        assert line.trips - before <= 8
+
+
 def test_any_program_may_push_urls(frontier, client):
     """In order, spelled in any way, each one once."""
     client.lpush(INBOX, "http://A.test", b" http://b.test/x#top\n", "HTTP://a.test:80/")

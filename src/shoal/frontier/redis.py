@@ -442,7 +442,7 @@ class RedisFrontier(Frontier):
     def _find_queued(self, url: str, key: str) -> PageRecord | None:
         """Look through the queues of its host, part by part."""
         _, host, short, _ = place_of(url, key, self._key_of_hosts([url]))
-        for priority, (kind, state) in product(reversed(PRIORITIES), _WAITING.items()):
+        for priority, (kind, state) in product(self._waiting(host), _WAITING.items()):
             for packed in self._from_tail(self._key(f"{kind}:{priority}:{host}")):
                 if short.encode() in packed:
                     link = msgspec.msgpack.decode(packed, type=StoredLink)
@@ -457,12 +457,23 @@ class RedisFrontier(Frontier):
                     return replace(record, not_before=due_at)
         return None
 
+    def _waiting(self, host: str) -> list[int]:
+        """The priorities of the links that wait in lists of the host, the highest one first."""
+        priorities = PRIORITIES[::-1]
+        with self._server.translated(), self._redis.pipeline(transaction=False) as at_once:
+            for priority, kind in product(priorities, _WAITING):
+                at_once.llen(self._key(f"{kind}:{priority}:{host}"))
+            lengths = chunked(at_once.execute(), len(_WAITING))
+        return [priority for priority, both in zip(priorities, lengths, strict=True) if any(both)]
+
     def _from_tail(self, queue: str) -> Iterator[bytes]:
         """All of a list, the last one first: leases, which take from its other end, do not move them."""
         end = -1
         with self._server.translated():
             while part := self._redis.lrange(queue, end - CHUNK + 1, end):
                 yield from reversed(part)
+                if len(part) < CHUNK:
+                    break
                 end -= CHUNK
 
     def dead(
