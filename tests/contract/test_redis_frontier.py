@@ -122,6 +122,23 @@ def test_rows_are_not_committed_if_redis_went_back_while_they_were_written(front
     assert (frontier.position("rows.jsonl"), frontier.stats().done) == (110, 1)
 
 
+def test_rows_are_committed_again_if_redis_went_back_to_before_the_first_ones(frontier, client):
+    """It knows no position of their writer then; what it said before is not held against it for ever."""
+    frontier.add([Link(A)])
+    (page,) = frontier.lease(1, 60, worker="ann").leases
+    before = Moment(client)
+    frontier.commit([], positions=[("rows#ann", 20)])
+    assert frontier.position("rows#ann") == 20
+    before.come_back()
+    with pytest.raises(FrontierUnavailable):
+        frontier.commit([done(page)], positions=[("rows#ann", 30)])
+    with pytest.raises(FrontierUnavailable, match="went back to an earlier moment"):
+        frontier.commit([done(page)], positions=[("rows#ann", 30)])
+    assert frontier.position("rows#ann") is None
+    assert frontier.commit([done(page)], positions=[("rows#ann", 10)]) == frozenset()
+    assert (frontier.position("rows#ann"), frontier.stats().done) == (10, 1)
+
+
 def test_a_redis_that_has_lost_the_crawl_is_no_finished_crawl(frontier, client):
     """A worker does not take the empty queue for the end."""
     frontier.add([Link(A)])

@@ -380,6 +380,7 @@ class RedisFrontier(Frontier):
         with self._server.translated():
             length = self._redis.hget(self._key("positions"), store)
         if length is None:
+            self._positions.pop(store, None)
             return None
         self._positions[store] = int(length)
         return self._positions[store]
