@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from shoal.errors import ConfigError
 from shoal.frontier import Frontier
 from shoal.model import Stats
+from shoal.moving import MOVING
 
 WAIT_S = 90.0  # for workers to finish what they have leased; longer than a lease
 LOOK_S = 0.2
@@ -21,17 +22,30 @@ def migrate(
     """Pause `source`, wait until nothing is leased, copy it; returns the counters of `target`.
 
     The source stays paused, so that nobody goes on with the copy that was left behind. Rows are not moved:
-    they stay in their store, and where the frontier itself keeps them they stay there.
-    Raises ConfigError if `target` knows the crawl already or the workers do not come to an end.
+    they stay in their store, and where the frontier itself keeps them they stay there. What a move that was
+    killed has left at `target` is replaced.
+    Raises ConfigError if `target` knows the crawl already, the workers do not come to an end, or somebody
+    else moves a crawl to `target` at the same time.
     """
-    if target.stats().seen:
+    begun = target.describe().get(MOVING)
+    if begun is not None:
+        target.purge()
+    elif target.stats().seen:
         raise ConfigError("there is a crawl of this name already: name another target, or remove it there")
-    was_paused = source.stats().paused
+    was_paused = source.stats().paused if begun is None else bool(begun)
+    target.describe({MOVING: was_paused})
     source.pause()
     try:
         _wait_for_workers(source, waiting)
         snapshot = source.dump()
-        target.load(snapshot._replace(crawl=replace(snapshot.crawl, paused=was_paused)))
+        description = snapshot.crawl.description
+        moving = replace(snapshot.crawl, paused=True, description={**description, MOVING: was_paused})
+        target.load(snapshot._replace(crawl=moving))
+        if target.stats().seen != source.stats().seen:
+            raise ConfigError("the copy is not whole: is the crawl moved twice at once? Do it again, once")
+        target.describe(description)
+        if not was_paused:
+            target.resume()
     except BaseException:
         target.purge()
         if not was_paused:

@@ -7,8 +7,10 @@ import time
 import pytest
 from test_frontier_contract import NOW, A, B, C, add, commit, done, lease
 
+from shoal.errors import ConfigError
 from shoal.migrate import migrate
 from shoal.model import Limits, Link, Outcome, Quota, Survey, Visit
+from shoal.moving import MOVING, check_whole
 from shoal.urls import fingerprint
 
 D, E = "http://d.test/", "http://d.test/2"
@@ -220,3 +222,21 @@ def test_surveys_move_along(place, backends):
         moved = target.open("new")
         migrate(frontier, moved)
         assert sorted(moved.surveys(), key=lambda each: each.url) == surveys
+
+
+def test_what_a_move_that_was_killed_has_left_is_replaced(place, backends):
+    """Whether the crawl was paused is told by what was left, since its source is paused by the move."""
+    frontier = place.open("old")
+    add(frontier, A, B)
+    for target in backends.values():
+        left = target.open("left")
+        left.describe({MOVING: False})
+        add(left, C)
+        left.pause()
+        frontier.pause()
+        with pytest.raises(ConfigError, match="not all here"):
+            check_whole(left)
+        migrate(frontier, left)
+        check_whole(left)
+        assert [left.why(url) is not None for url in (A, B, C)] == [True, True, False]
+        assert not left.stats(now=NOW).paused

@@ -564,8 +564,9 @@ def test_a_crawl_does_not_move_onto_another_one(shop: Shop, site: Site):
     assert (shop.status()["done"], shop.shoal.status("--state", "a.shoal")["paused"]) == (20, False)
 
 
-def test_a_move_that_is_killed_loses_nothing(shop: Shop):
-    """The crawl that was to be moved is whole, and can be moved once the rest of the copy is removed."""
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_move_that_is_cut_off_loses_nothing(shop: Shop, number: signal.Signals):
+    """A killed one leaves a part that nobody may work on; any other undoes it. The same command moves all."""
     with Site(1) as site:
         shop.scraper(site.url)
         shop.shoal("run", "shop.py", "-o", "rows.jsonl", "--state", "a.shoal")
@@ -574,14 +575,22 @@ def test_a_move_that_is_killed_loses_nothing(shop: Shop):
         shop.shoal("add", "--state", "a.shoal", "--from", "urls.txt")
         moving = shop.shoal.start("migrate", "sqlite:a.shoal", shop.url)
         until(lambda: shop.client.hget(f"shoal:{{{NAME}}}:crawl", "known"))
-        moving.kill()
+        moving.send_signal(number)
         moving.communicate()
-        assert shop.stats().paused
+        killed = number == signal.SIGKILL
+        assert moving.returncode == (-number if killed else 130)
+        assert shop.shoal.status("--state", "a.shoal")["paused"] is killed
         assert shop.shoal.status("--state", "a.shoal")["queued"] == 20_000
-        with shop.frontier() as frontier:
-            frontier.purge()
+        if killed:
+            assert 0 < shop.stats().queued < 20_000
+            for command in (["resume", *shop.place], ["add", site.url, *shop.place], shop.command("--drain")):
+                assert "is not all here" in shop.shoal.refused(*command)
+        else:
+            assert shop.stats().seen == 0
         shop.shoal("migrate", "sqlite:a.shoal", shop.url)
-        assert shop.status()["queued"] == 20_000
+        status = shop.status()
+        assert (status["queued"], status["done"], status["paused"]) == (20_000, 1, False)
+        assert "moving" not in shop.client.hget(f"shoal:{{{NAME}}}:crawl", "description").decode()
 
 
 def test_threads_of_a_program_may_push_while_workers_come_and_go(shop: Shop):

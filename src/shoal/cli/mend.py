@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -117,6 +118,9 @@ def pause(frontier: Frontier) -> None:
 @on_crawl
 def resume(frontier: Frontier) -> None:
     """End `shoal pause`: running workers go on."""
+    from shoal.moving import check_whole
+
+    check_whole(frontier)
     frontier.resume()
     print(f"the crawl '{frontier.crawl}' is no longer paused; if no worker runs, start it again")
 
@@ -128,12 +132,15 @@ def resume(frontier: Frontier) -> None:
 def migrate(source: str, target: str, crawl_name: str | None) -> None:
     """Move a crawl with all that is known of it, e.g. from sqlite:FILE to redis://HOST:PORT/DB.
 
-    It is paused at FROM, and goes on at TO as soon as workers are started there. Rows are not moved.
+    It is paused at FROM, and goes on at TO as soon as workers are started there. Rows are not moved. If it
+    is killed, the same command again does all of it.
     """
     from shoal import words
     from shoal.frontier import open_frontier
     from shoal.migrate import migrate as move
 
+    let_it_be_caught()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with open_crawl(source, crawl_name) as old, open_frontier(target, crawl=old.crawl) as new:
         stats = move(old, new, waiting=lambda leased: _note(f"waiting for {leased} pages to be finished"))
         print(words.moved(old, stats, source, target))

@@ -11,6 +11,7 @@ from shoal import words
 from shoal.errors import ConfigError
 from shoal.frontier import Frontier
 from shoal.intake import read_link, spelling_of
+from shoal.moving import check_whole
 from shoal.progress import clock, count
 
 MOST_REJECTED = 20
@@ -43,6 +44,7 @@ class Resume(Action, frozen=True):
     """End the pause."""
 
     def on(self, frontier: Frontier) -> str:
+        check_whole(frontier)
         frontier.resume()
         return "The crawl goes on, as far as workers are running."
 
