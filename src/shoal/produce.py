@@ -8,6 +8,7 @@ import os
 import select
 import socket
 import time
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -184,8 +185,12 @@ def _batches(links: Iterable[Link | None], size: int) -> Iterator[list[Link]]:
 
 
 def _lines(file: IO[bytes], name: str) -> Iterator[bytes | None]:
-    """The lines of a file that may still be written to; None if there is nothing more just now."""
+    """The lines of a file that may still be written to; None if there is nothing more just now.
+
+    A byte order mark before the first one is left out.
+    """
     rest = b""
+    mark = BOM_UTF8
     while True:
         if not select.select([file], [], [], LINGER_S)[0]:
             yield None
@@ -195,10 +200,12 @@ def _lines(file: IO[bytes], name: str) -> Iterator[bytes | None]:
         except OSError as error:
             raise ConfigError(f"cannot read {name}: {error.strerror}") from error
         *lines, rest = (rest + read).split(b"\n")
-        yield from lines
+        for line in lines:
+            yield line.removeprefix(mark)
+            mark = b""
         if not read or len(rest) > MOST_LINE_BYTES:
-            yield rest
-            rest = b""
+            yield rest.removeprefix(mark)
+            rest, mark = b"", b""
         if not read:
             return
 

@@ -6,8 +6,11 @@ import os
 import re
 import shutil
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
+from random import Random
 
 import pytest
 from tests.e2e.shell import Shell
@@ -334,6 +337,49 @@ def test_an_export_that_cannot_be_written_is_refused(shoal: Shell, site: Site) -
     }.items():
         assert shoal("export", "-o", name, code=2).err == f"shoal: {message}\n"
     assert {name for name in shoal.files() if not name.startswith("a.shoal")} == {"folder.csv"}
+
+
+LIMITED = """
+import resource, signal, sys
+from shoal.cli import main
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("name", ["rows.db", "rows.parquet", "rows.csv", "rows.jsonl"])
+def test_an_export_that_finds_no_room_is_refused(shoal: Shell, name: str) -> None:
+    """In one line, and nothing of it is left; a limit on the size of files is like a full disk."""
+    noise = Random(1)
+    shoal.write("many.jsonl", "".join(f'{{"word": "{noise.randbytes(250).hex()}"}}\n' for _ in range(2_000)))
+    command = [sys.executable, "-c", LIMITED, "export", "--from", "many.jsonl", "-o", name]
+    done = subprocess.run(command, cwd=shoal.folder, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert done.stderr.startswith(f"shoal: cannot write {name}: ")
+    assert set(shoal.files()) == {"many.jsonl"}
+
+
+def test_standard_output_that_is_full_is_one_line(shoal: Shell, site: Site) -> None:
+    """No traceback, neither of the command nor of the interpreter's end."""
+    shoal("crawl", site.url, "-q", "--state", "a.shoal")
+    command = [sys.executable, "-m", "shoal", "export", "--state", "a.shoal"]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, cwd=shoal.folder, stdout=full, stderr=subprocess.PIPE, text=True)
+    message = "shoal: cannot write to standard output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (2, message)
+
+
+@pytest.mark.parametrize("option", ["-o", "--select", "--user-agent"])
+def test_what_is_not_utf_8_is_refused(shoal: Shell, site: Site, option: str) -> None:
+    """It could not be kept with the crawl; the line shows the bytes."""
+    command: list[str | bytes] = [sys.executable, "-m", "shoal", "crawl", site.url, "-q"]
+    value = {"-o": b"o\xff.jsonl", "--select": b"x\xff=h1"}.get(option, b"x\xff")
+    done = subprocess.run(
+        [*command, option, value], cwd=shoal.folder, capture_output=True, text=True, errors="replace"
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "\\xff" in done.stderr
 
 
 def test_an_export_over_what_belongs_to_the_crawl_is_refused(shoal: Shell, site: Site) -> None:

@@ -202,6 +202,18 @@ def test_urls_are_added_by_hand_with_a_priority(shop: Shop):
         ]
 
 
+@pytest.mark.parametrize("lines", ["{url}?a\r\n{url}?b\r\n", "{url}?a"])
+def test_a_file_may_begin_with_a_byte_order_mark(shop: Shop, site: Site, lines: str):
+    """Editors of Windows write one: it is no part of the first URL."""
+    shop.scraper(site.url)
+    shop.drain()
+    content = lines.format(url=site.url)
+    (shop.shoal.folder / "urls.txt").write_bytes(b"\xef\xbb\xbf" + content.encode())
+    added = shop.shoal("add", *shop.place, "--from", "urls.txt")
+    assert added.out.startswith(f"{len(content.split())} URL")
+    assert "rejected" not in added.out
+
+
 def test_a_file_with_garbage_in_it(shop: Shop, site: Site):
     """The rest goes in; the garbage is counted, and kept with its reasons in a file beside it."""
     shop.scraper(site.url)

@@ -57,9 +57,20 @@ def main(args: Sequence[str] | None = None) -> None:
         code = INTERRUPTED
     except ShoalError as error:
         code = complain(str(error))
+    except UnicodeEncodeError:
+        words = sys.argv[1:] if args is None else args
+        broken = next((word for word in words if not _is_text(word)), None)
+        if broken is None:
+            raise
+        code = complain(f"{os.fsencode(broken)!r} is not UTF-8: use another name or value")
     if code == INTERRUPTED:
         _leave_at_once()
     sys.exit(code or 0)
+
+
+def _is_text(word: str) -> bool:
+    """Whether the bytes that were given are UTF-8: those that are not stand in it as lone surrogates."""
+    return not any("\ud800" <= char <= "\udfff" for char in word)
 
 
 def _leave_at_once() -> None:

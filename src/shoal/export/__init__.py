@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -98,7 +99,7 @@ def export_file(
     if output is None:
         if format in ("sqlite", "parquet"):
             raise ConfigError(f"{format} needs a file: name it with -o")
-        return export(rows, _standard_output(), "csv" if format == "csv" else "jsonl", safe=safe)
+        return _export_to_standard_output(rows, "csv" if format == "csv" else "jsonl", safe)
     kind = format or _format_of(output)
     output = output.removeprefix("sqlite:")
     if kind in ("sqlite", "parquet") and output.lower().endswith(SUFFIXES):
@@ -116,6 +117,18 @@ def export_file(
             return export_parquet(rows, file)
         with file.open("wb") as plain, writing(output, plain) as target:
             return export(rows, target, "csv" if kind == "csv" else "jsonl", safe=safe)
+
+
+def _export_to_standard_output(rows: Rows, format: Literal["jsonl", "csv"], safe: bool) -> int:  # noqa: A002
+    try:
+        count = export(rows, _standard_output(), format, safe=safe)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is left in its buffer
+        raise StoreError(f"cannot write to standard output: {error.strerror}") from error
+    return count
 
 
 def _format_of(output: str) -> Format:

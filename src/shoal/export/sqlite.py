@@ -18,21 +18,24 @@ AT_ONCE = 500  # rows in memory
 
 
 def export_sqlite(rows: Rows, file: Path) -> int:
-    """Write all rows to the empty file, in one pass; returns how many. Raises StoreError.
+    """Write all rows to the empty file, in one pass; returns how many. Raises StoreError, and OSError.
 
     Values are those of `shoal.store.sqlite`; a field that is met for the first time adds a column.
     """
     count, columns = 0, list[str]()
     left = iter(rows())
-    with closing(sqlite3.connect(file, isolation_level=None)) as db:
-        db.execute("PRAGMA journal_mode = OFF")  # what does not come to its end is thrown away
-        db.execute("PRAGMA synchronous = OFF")
-        db.execute("BEGIN")
-        while some := [to_item(row) for row in islice(left, AT_ONCE)]:
-            _widen(db, columns, dict.fromkeys(field for row in some for field in row))
-            db.executemany(_insert(tuple(columns)), [_values(row, columns) for row in some])
-            count += len(some)
-        db.execute("COMMIT")
+    try:
+        with closing(sqlite3.connect(file, isolation_level=None)) as db:
+            db.execute("PRAGMA journal_mode = OFF")  # what does not come to its end is thrown away
+            db.execute("PRAGMA synchronous = OFF")
+            db.execute("BEGIN")
+            while some := [to_item(row) for row in islice(left, AT_ONCE)]:
+                _widen(db, columns, dict.fromkeys(field for row in some for field in row))
+                db.executemany(_insert(tuple(columns)), [_values(row, columns) for row in some])
+                count += len(some)
+            db.execute("COMMIT")
+    except sqlite3.OperationalError as error:  # as when the disk is full
+        raise OSError(str(error)) from error
     return count
 
 
