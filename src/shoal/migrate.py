@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from shoal.errors import ConfigError
 from shoal.frontier import Frontier
 from shoal.model import Stats
-from shoal.moving import MOVING
+from shoal.moving import MOVING, check_whole
 
 WAIT_S = 90.0  # for workers to finish what they have leased; longer than a lease
 LOOK_S = 0.2
@@ -24,9 +24,10 @@ def migrate(
     The source stays paused, so that nobody goes on with the copy that was left behind. Rows are not moved:
     they stay in their store, and where the frontier itself keeps them they stay there. What a move that was
     killed has left at `target` is replaced.
-    Raises ConfigError if `target` knows the crawl already, the workers do not come to an end, or somebody
-    else moves a crawl to `target` at the same time.
+    Raises ConfigError if `source` is itself a part that such a move has left, `target` knows the crawl
+    already, the workers do not come to an end, or links are added or the crawl is moved meanwhile.
     """
+    check_whole(source)
     begun = target.describe().get(MOVING)
     if begun is not None:
         target.purge()
@@ -42,7 +43,7 @@ def migrate(
         moving = replace(snapshot.crawl, paused=True, description={**description, MOVING: was_paused})
         target.load(snapshot._replace(crawl=moving))
         if target.stats().seen != source.stats().seen:
-            raise ConfigError("the copy is not whole: is the crawl moved twice at once? Do it again, once")
+            raise ConfigError("links were added meanwhile, or it was moved twice at once: move it again")
         target.describe(description)
         if not was_paused:
             target.resume()

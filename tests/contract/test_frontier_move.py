@@ -235,8 +235,39 @@ def test_what_a_move_that_was_killed_has_left_is_replaced(place, backends):
         left.pause()
         frontier.pause()
         with pytest.raises(ConfigError, match="not all here"):
-            check_whole(left)
+            migrate(left, frontier)
         migrate(frontier, left)
         check_whole(left)
         assert [left.why(url) is not None for url in (A, B, C)] == [True, True, False]
         assert not left.stats(now=NOW).paused
+
+
+def test_links_that_are_added_during_a_move_are_not_left_behind(place, backends):
+    """They would stay at the source, where nobody works any more: the move fails, and can be done again."""
+    frontier, waited = place.open("old"), []
+    add(frontier, A)
+    (page,) = lease(frontier)
+
+    class Loaded:
+        """Adds a link at the moment when all has been read."""
+
+        def __init__(self, target):
+            self._target = target
+
+        def __getattr__(self, name):
+            return getattr(self._target, name)
+
+        def load(self, snapshot):
+            self._target.load(snapshot)
+            frontier.add([Link(f"{B}{len(waited)}")])
+            waited.append(snapshot)
+
+    commit(frontier, done(page))
+    for target in backends.values():
+        new = target.open("new")
+        with pytest.raises(ConfigError, match="move it again"):
+            migrate(frontier, Loaded(new))
+        assert (new.stats(now=NOW).seen, frontier.stats(now=NOW).paused) == (0, False)
+        migrate(frontier, new)
+        assert new.stats(now=NOW).seen == frontier.stats(now=NOW).seen
+        frontier.resume()
