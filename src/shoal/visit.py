@@ -51,6 +51,7 @@ UNCHANGED = "not modified"
 GONE = "gone"
 LOGGED_OUT = "logged out"
 REPLAYED_S = 86_400.0  # a page out of a cache says that its host was asked so long ago
+SLOW_S = 60.0  # a handler that has run for so long may hang: it is said
 MOST_ERROR_CHARS = 4_000  # of a traceback, kept with the dead letter
 
 log = logging.getLogger("shoal.visit")
@@ -243,7 +244,11 @@ class Visitor:
         try:
             if self._settings.survey:
                 attempt.found = self._in_scope(page)
-            results = await handle.run(self._crawl.handler(page.url), page, self._in_thread)
+            slow = asyncio.get_running_loop().call_later(SLOW_S, _say_slow, page.url)
+            try:
+                results = await handle.run(self._crawl.handler(page.url), page, self._in_thread)
+            finally:
+                slow.cancel()
             items, links = self._sorter.sort(results, page)
             if self._settings.duplicates != "keep":
                 attempt.digest = digest(self._content(page))
@@ -416,6 +421,10 @@ _MACHINERY = str(Path(__file__).parent)
 def one_line(error: BaseException) -> str:
     """What it says, for a log that may be written by anybody: it can quote a page, so nothing in it acts."""
     return repr(str(error))[1:-1]
+
+
+def _say_slow(url: str) -> None:
+    log.warning("the handler of %s has been running for %g s; its page is kept until it ends", url, SLOW_S)
 
 
 def _log_page(outcome: Outcome, crawl: str) -> None:

@@ -485,6 +485,18 @@ def good(page):
     assert TITLE in shoal.rows()
 
 
+@pytest.mark.parametrize(("kind", "sleep"), [("def", "time.sleep"), ("async def", "await asyncio.sleep")])
+def test_a_handler_that_runs_very_long_is_named(shoal: Shell, kind: str, sleep: str) -> None:
+    """It may hang, and has no time limit of its own; one that ends in time is not spoken of."""
+    with Site(2) as site:
+        seconds = f"0.6 if page.url == '{site.url}' else 0"
+        handler = f"@crawl.page()\n{kind} row(page):\n    {sleep}({seconds})\n    return page.links()\n"
+        _scraper(shoal, site.url, f"import shoal.visit\nshoal.visit.SLOW_S = 0.2\n{handler}")
+        said = shoal("run", "scraper.py").err
+        assert said.count("has been running for 0.2 s") == 1
+        assert f"the handler of {site.url} has been running" in said
+
+
 def test_slow_plain_handlers_do_not_stop_fetching(shoal: Shell) -> None:
     """While one sleeps, the server is asked for all the other pages."""
     handlers = """
