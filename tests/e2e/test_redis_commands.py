@@ -556,8 +556,8 @@ def test_a_crawl_moves_to_redis_and_back_in_the_middle(shop: Shop):
 
 def test_a_crawl_moves_while_a_worker_is_at_work(shop: Shop):
     """It is waited for; nothing is fetched twice."""
-    with Site(60, latency_s=0.05) as site:
-        shop.scraper(site.url)
+    with Site(60, latency_s=0.1) as site:  # so that it takes seconds
+        shop.scraper(site.url, per_host=2)
         with shop.working():
             until(lambda: shop.stats().done > 10)
             shop.shoal("migrate", shop.url, "sqlite:a.shoal")
