@@ -29,7 +29,7 @@ check: .venv/.dev ## style, types and layers
 	$(BIN)/lint-imports
 
 test: check services ## check, and all tests but the long ones; PYTEST_ARGS are passed on
-	$(BIN)/pytest -m 'not faults' -n 2 $(PYTEST_ARGS)
+	$(BIN)/pytest -m 'not faults' -n 3 --dist worksteal $(PYTEST_ARGS)
 
 faults: .venv/.dev services ## the long tests: processes killed at bad moments
 	$(BIN)/pytest -m faults -n 2 --dist worksteal $(PYTEST_ARGS)
