@@ -244,7 +244,7 @@ def test_what_a_move_that_was_killed_has_left_is_replaced(place, backends):
 
 def test_links_that_are_added_during_a_move_are_not_left_behind(place, backends):
     """They would stay at the source, where nobody works any more: the move fails, and can be done again."""
-    frontier, waited = place.open("old"), []
+    frontier, loads = place.open("old"), []
     add(frontier, A)
     (page,) = lease(frontier)
 
@@ -259,8 +259,8 @@ def test_links_that_are_added_during_a_move_are_not_left_behind(place, backends)
 
         def load(self, snapshot):
             self._target.load(snapshot)
-            frontier.add([Link(f"{B}{len(waited)}")])
-            waited.append(snapshot)
+            frontier.add([Link(f"{B}{len(loads)}")])
+            loads.append(snapshot)
 
     commit(frontier, done(page))
     for target in backends.values():
