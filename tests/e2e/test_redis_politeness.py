@@ -125,14 +125,18 @@ def test_the_delay_of_a_host_holds_for_all_workers(shop: Shop, kill: bool):
 
 def test_a_host_that_is_paused_is_left_alone_by_all(shop: Shop):
     """From that moment on, until its time has come; others go on."""
-    with Site(2_000, hosts=2, latency_s=0.02) as site, ExitStack() as working:
-        shop.scraper(site.url, scope="any", per_host=2, obey_robots=False)
+    with (
+        Site(2_000, hosts=2, latency_s=0.02) as site,
+        ExitStack() as working,
+        shop.frontier() as frontier,
+    ):
+        shop.scraper(site.url, scope="any", per_host=2, obey_robots=False, max_depth=0)
         for _ in range(3):
             working.enter_context(shop.working())
+        frontier.add([Link(url) for url in site.urls])  # not before all of them can take part
         until(lambda: shop.stats().done > 50)
         host = f"127.0.0.1:{site.port}"
-        with shop.frontier() as frontier:
-            frontier.pause_host(host, 2.0)
+        frontier.pause_host(host, 2.0)
         paused = time.monotonic()
         time.sleep(2.5)
         times = by_host(site)
@@ -164,10 +168,11 @@ def test_a_server_that_asks_to_be_left_alone_is_obeyed_by_all(shop: Shop):
 
 def test_so_many_at_once_hold_for_all_workers(shop: Shop):
     """per_host counts the fetches of all of them."""
-    with Site(60, latency_s=0.1) as site, ExitStack() as working:
-        shop.scraper(site.url, per_host=3)
+    with Site(60, latency_s=0.1) as site, ExitStack() as working, shop.frontier() as frontier:
+        shop.scraper(site.url, per_host=3, max_depth=0)
         for _ in range(3):
             working.enter_context(shop.working())
+        frontier.add([Link(url) for url in site.urls])  # not before all of them can take part
         peak = 0
         while shop.stats().done < 60:
             leased = shop.client.hlen(f"shoal:{{{NAME}}}:leases")
