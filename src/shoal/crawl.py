@@ -26,6 +26,7 @@ from shoal.scope import Glob, Mode, Scope, compile_glob
 from shoal.traps import Rules
 from shoal.urls import (
     DEFAULT,
+    MAX_URL_LENGTH,
     NORMALIZER_VERSION,
     Spelling,
     has_credentials,
@@ -445,6 +446,10 @@ def check_url(text: str) -> str:
                 " --auth, or auth={...}"
             )
         return url
+    if len(text) > MAX_URL_LENGTH:
+        raise ConfigError(
+            f"a URL may have {MAX_URL_LENGTH:,} characters: {without_credentials(text)[:60]}..."
+        )
     guess = f"http://{text}"
     is_host = "." in text or text.startswith("localhost")
     if is_host and "://" not in text and "@" not in text and normalize(guess):

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from shoal.model import Link
-from shoal.urls import DEFAULT, Spelling, normalize
+from shoal.urls import DEFAULT, MAX_URL_LENGTH, Spelling, normalize
 
 
 class Entry(msgspec.Struct, forbid_unknown_fields=True):
@@ -27,8 +27,8 @@ def read_link(entry: bytes, spelling: Spelling = DEFAULT, priority: int = 0) -> 
     """
     text = entry.strip()
     is_json = text.startswith(b"{")
-    try:
-        given = msgspec.json.decode(text, type=Entry) if is_json else Entry(url=text.decode())
+    try:  # not strict: some programs know no integers, and write 9.0 or "9"
+        given = msgspec.json.decode(text, type=Entry, strict=False) if is_json else Entry(url=text.decode())
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     return link_of(given, spelling, priority)
@@ -37,6 +37,8 @@ def read_link(entry: bytes, spelling: Spelling = DEFAULT, priority: int = 0) -> 
 def link_of(given: Entry, spelling: Spelling = DEFAULT, priority: int = 0) -> Link:
     """The same of an entry that was read already. Raises ValueError for what is no URL."""
     url = normalize(given.url, None, spelling)
+    if url is None and len(given.url) > MAX_URL_LENGTH:
+        raise ValueError(f"longer than {MAX_URL_LENGTH:,} characters")
     if url is None:
         raise ValueError("not an http(s) URL")
     wanted = priority if given.priority is None else given.priority

@@ -148,6 +148,8 @@ class Producer:
                 why = answer.detail if isinstance(answer, Failure) else f"HTTP {answer.status}"
                 raise ConfigError(f"cannot read the sitemap {url}: {why}")
             found = parse(answer.body, answer.url)
+            if not found.links and not found.children:
+                log.warning("%s lists no pages: is it a sitemap?", answer.url)
             children = [child for child in found.children if child not in seen]
             left += children
             seen.update(children)

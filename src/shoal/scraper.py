@@ -41,7 +41,9 @@ def _listed(crawls: dict[str, Crawl]) -> str:
 
 
 def _import(path: Path) -> ModuleType:
-    if path.is_dir() or not path.exists():
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder: name the Python file in it that defines the crawl")
+    if not path.exists():
         raise ConfigError(f"there is no scraper file {path}")
     spec = importlib.util.spec_from_file_location(_module_name(path), path)
     if spec is None or spec.loader is None:

@@ -385,14 +385,28 @@ def test_an_entry_may_be_a_json_object(frontier, client):
     assert links == [Link(A, priority=9, depth=3, meta=entry["meta"]), Link(B), Link(C)]
 
 
+def test_an_inbox_that_is_none(frontier, client):
+    """Some program has put a text there: what is wrong is said in the words of Redis, and no more."""
+    client.set(INBOX, A)
+    with pytest.raises(FrontierError, match=r"does not work: WRONGTYPE .* wrong kind of value$"):
+        frontier.lease(1, 60, worker="ann")
+
+
+@pytest.mark.parametrize("number", ["9.0", '"9"'])
+def test_a_program_may_know_no_integers(frontier, client, number):
+    """As JavaScript, or a table that is all text."""
+    client.lpush(INBOX, f'{{"url": "{A}", "priority": {number}}}')
+    assert [page.link for page in frontier.lease(9, 60, worker="ann").leases] == [Link(A, priority=9)]
+
+
 GARBAGE = {
     b"books": "not an http(s) URL: books",
     b"": "not an http(s) URL: ",
     b"ftp://a.test/": "not an http(s) URL: ftp://a.test/",
     b"\xff\xfe": "",
     b"http://\xff.test/": "",
-    b"http://a.test/\x00" + b"x" * 10_000: "not an http(s) URL: ",
-    b"x" * 3_000_000: "not an http(s) URL: xxx",
+    b"http://a.test/\x00" + b"x" * 10_000: "longer than 8,192 characters: ",
+    b"x" * 3_000_000: "longer than 8,192 characters: xxx",
     b"{": "",
     b"{}": "missing required field `url`",
     b"[]": "not an http(s) URL: []",
@@ -400,6 +414,7 @@ GARBAGE = {
     b'{"url": "books"}': "not an http(s) URL",
     b'{"url": "http://a.test/", "priority": 11}': "<= 9",
     b'{"url": "http://a.test/", "priority": -1}': ">= 0",
+    b'{"url": "http://a.test/", "priority": 8.5}': "Expected `int | null`, got `float`",
     b'{"url": "http://a.test/", "priority": "high"}': "Expected `int | null`, got `str`",
     b'{"url": "http://a.test/", "depth": -1}': ">= 0",
     b'{"url": "http://a.test/", "depth": 99999999999999999999999999}': "",

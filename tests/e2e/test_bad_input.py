@@ -237,7 +237,9 @@ def test_a_scraper_that_is_not_there_is_refused(shoal: Shell) -> None:
     shoal.write("notes.txt", "hello")
     shoal.write("a.py", f"import shoal\ncrawl = {CRAWL})\n")
     assert shoal.refused("run", "b.py") == "there is no scraper file b.py"
-    assert shoal.refused("run", "folder.py") == "there is no scraper file folder.py"
+    folder = "is a folder: name the Python file in it that defines the crawl"
+    assert shoal.refused("run", "folder.py") == f"folder.py {folder}"
+    assert shoal.refused("run", "") == f". {folder}"
     assert shoal.refused("run", "notes.txt") == "notes.txt is not a Python file (its name must end in .py)"
     assert shoal.refused("run", "a.py:") == "a.py: names no crawl: write a.py:NAME, or a.py alone"
     assert shoal.refused("run", "a.py:books") == "a.py has no crawl called 'books': it has crawl"

@@ -164,6 +164,15 @@ def test_a_sitemap_that_is_none(shoal: Shell, site: ScriptedServer) -> None:
     assert f"the sitemap {site.url('/x.xml')} could not be fetched: HTTP 404" in ended.err
 
 
+def test_what_is_added_as_a_sitemap_may_be_none(shoal: Shell, site: ScriptedServer) -> None:
+    """`add` says so, and adds nothing."""
+    site._routes |= {"/": _html("/a"), "/a": _html()}
+    shoal("crawl", site.url("/"))
+    added = shoal("add", "--sitemap", site.url("/"))
+    assert f"{site.url('/')} lists no pages: is it a sitemap?" in added.err
+    assert added.out.startswith("0 URLs added")
+
+
 def test_sitemaps_are_revisited(shoal: Shell, site: ScriptedServer) -> None:
     """So pages that are new in them are found."""
     site._routes |= {"/s.xml": _xml(_urlset("/a")), "/a": _html(), "/b": _html()}

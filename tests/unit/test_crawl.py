@@ -218,6 +218,13 @@ def test_what_is_no_url_gets_a_suggestion(text: str) -> None:
     assert str(refused.value) == f"not an http(s) URL: '{text}'; {SUGGESTED[text]}"
 
 
+def test_a_url_that_is_too_long_is_told_so() -> None:
+    """With the limit, and only its beginning."""
+    with pytest.raises(ConfigError) as refused:
+        check_url(f"http://books.example/{'x' * 9_000}")
+    assert str(refused.value) == f"a URL may have 8,192 characters: http://books.example/{'x' * 39}..."
+
+
 def test_a_url_is_normalized_when_it_is_checked() -> None:
     """Whatever its spelling."""
     assert check_url("HTTP://Books.example") == SEED

@@ -137,7 +137,7 @@ def test_no_file(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     for name, message in {
         "books.py": "there is no scraper file .*books.py",
-        "folder.py": "there is no scraper file .*folder.py",
+        "folder.py": "folder.py is a folder: name the Python file in it that defines the crawl",
         "notes.txt": r"notes.txt is not a Python file \(its name must end in .py\)",
     }.items():
         with pytest.raises(ConfigError, match=message):

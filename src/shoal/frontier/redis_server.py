@@ -284,7 +284,7 @@ def _translate(error: redis.RedisError, url: str) -> ShoalError:
     where = shown(url)
     if isinstance(error, redis.AuthenticationError | redis.exceptions.NoPermissionError):
         return FrontierError(f"{where} refuses this user or password: {error}")
-    text = str(error)
+    text = _IN_SCRIPT.sub("", str(error))
     if text.startswith(GONE):
         return FrontierError(f"{where} has lost the crawl: it was started again without its data, or emptied")
     if isinstance(error, _PASSING) or _PASSES.search(text):
@@ -302,6 +302,9 @@ _PASSING = (
 )
 _PASSES = re.compile("(?:^|: -)(?:OOM|READONLY|LOADING|MISCONF|NOREPLICAS|BUSY)\\b")
 """What an error begins with that will pass, also if Redis before 7 reports it out of a script."""
+
+_IN_SCRIPT = re.compile(r",? script:(?: [0-9a-f]{40},)? on @user_script:\d+\.")
+"""Where in a script the error came up, which says nothing to people."""
 
 
 def escaped(text: str) -> str:
