@@ -99,6 +99,11 @@ class Crew:
         names = self.client.hkeys(f"shoal:{{{NAME}}}:workers")
         return run.ended() or str(run.pid) in {name.decode().split(":")[-2] for name in names}
 
+    def leases(self, run: Running) -> int:
+        """How many pages this worker holds."""
+        with open_frontier(self.server.url, crawl=NAME, create=False) as frontier:
+            return sum(each.leases for each in frontier.workers() if each.name.split(":")[-2] == str(run.pid))
+
     def until(self, true: Callable[[], object], seconds: float = 60.0) -> bool:
         """Wait until it is true; returns False if all workers have ended before."""
         deadline = time.monotonic() + seconds

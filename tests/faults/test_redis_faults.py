@@ -19,6 +19,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from tests.faults.crawling import Running
 from tests.faults.faulty_redis import STEPS
 from tests.faults.redis_crawling import FAULTS, KINDS, Crew, Fault
 from tests.redis_servers import Sentinel, drop_connections
@@ -299,7 +300,7 @@ def test_a_zombie_leaves_no_trace(new_crew: NewCrew, small_site: Site, kind):
     crew.until_done(20)
     crew.start(*SHORT)
     crew.until_done(60)
-    stop_outside_a_write(crew, zombie.pid)
+    stop_outside_a_write(crew, zombie)
     assert crew.until(lambda: crew.counter("losses") > 0)
     crew.until_done(200)
     zombie.signal(signal.SIGCONT)
@@ -307,13 +308,14 @@ def test_a_zombie_leaves_no_trace(new_crew: NewCrew, small_site: Site, kind):
     assert "leases lost" in zombie.said()
 
 
-def stop_outside_a_write(crew: Crew, pid: int) -> None:
-    """Stop it while it does not lock the file of rows: everybody else would wait."""
+def stop_outside_a_write(crew: Crew, run: Running) -> None:
+    """Stop it while it holds leases, and does not lock the file of rows: everybody else would wait."""
     while True:
-        os.kill(pid, signal.SIGSTOP)
-        if crew.kind != "jsonl" or not _locked(crew.folder / "rows.jsonl"):
+        run.signal(signal.SIGSTOP)
+        time.sleep(0.02)  # until Redis has done what it was told last
+        if crew.leases(run) and (crew.kind != "jsonl" or not _locked(crew.folder / "rows.jsonl")):
             return
-        os.kill(pid, signal.SIGCONT)
+        run.signal(signal.SIGCONT)
         time.sleep(0.01)
 
 
