@@ -467,7 +467,8 @@ def _check_cause(cause: str, retries: int) -> None:
 
 def _check_number(what: str, value: float, least: float) -> None:
     if not least <= value < math.inf:
-        raise ConfigError(f"{what} must be at least {least}, not {value}")
+        kind = "" if value < least else "a number, and "
+        raise ConfigError(f"{what} must be {kind}at least {least}, not {value}")
     if value > MOST:
         raise ConfigError(f"{what} must be at most {MOST}, not {value}")
 

@@ -1,8 +1,9 @@
 """One spelling of a URL, its fingerprint, and the parts that politeness and robots.txt go by.
 
 Parsing and joining are those of browsers (the WHATWG URL Standard, by upa_url). On top of it come only
-the rewrites that RFC 3986 section 6.2 calls equivalent for every server; what merely tends to be the
-same page (order of parameters, tracking parameters) is up to `Spelling`.
+the rewrites that RFC 3986 section 6.2 calls equivalent for every server, and one more: an empty query is
+left out ("/a?" is "/a"), though section 6.2.3 lets a server tell them apart; none is known that does.
+What merely tends to be the same page (order of parameters, tracking parameters) is up to `Spelling`.
 """
 
 from __future__ import annotations
