@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import Executor
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -19,6 +18,7 @@ from shoal.login import Login
 from shoal.model import Failure, Link, Response
 from shoal.parse import Page
 from shoal.session import AsyncSession
+from shoal.threads import HandlerThreads
 
 PATIENCE_S = 30.0  # a login waits no longer before it tries a request again
 
@@ -26,7 +26,7 @@ PATIENCE_S = 30.0  # a login waits no longer before it tries a request again
 class Access:
     """Gets the pages of one crawl. Made inside the event loop; `threads` runs a plain login."""
 
-    def __init__(self, crawl: Crawl, fetcher: Fetcher, threads: Executor) -> None:
+    def __init__(self, crawl: Crawl, fetcher: Fetcher, threads: HandlerThreads) -> None:
         """Raises ConfigError for credentials that cannot be sent and a cache that cannot be used."""
         settings = crawl.settings
         self._crawl = crawl

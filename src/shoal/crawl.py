@@ -173,6 +173,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     read_timeout_s: float = 20.0
     """Longest silence while a response is read."""
     total_timeout_s: float = 60.0
+    handler_timeout_s: float | None = None
+    """A handler that takes longer has failed; None: it may take as long as it likes."""
     max_body_bytes: int = 10_000_000
     """Longer bodies are not read to their end: the page becomes a dead letter."""
     max_bytes_in_flight: int = 256_000_000
@@ -233,6 +235,7 @@ _LEAST: Mapping[str, float] = {
     "connect_timeout_s": 0.001,
     "read_timeout_s": 0.001,
     "total_timeout_s": 0.001,
+    "handler_timeout_s": 0.001,
     "max_body_bytes": 1,
     "max_bytes_in_flight": 1,
     "revisit_s": 0.001,

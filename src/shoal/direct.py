@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -87,8 +86,8 @@ async def _page(access: Access, link: Link) -> Page:
 async def _read(
     crawl: Crawl, page: Page, threads: HandlerThreads
 ) -> tuple[tuple[Item, ...], tuple[Link, ...]]:
-    in_thread = partial(asyncio.get_running_loop().run_in_executor, threads)
-    results = await handle.run(crawl.handler(page.url), page, in_thread)
+    running = handle.run(crawl.handler(page.url), page, threads.run)
+    results = await handle.within(crawl.settings.handler_timeout_s, running)
     return handle.Sorter(crawl).sort(results, page)
 
 

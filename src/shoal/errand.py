@@ -10,13 +10,13 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
 
 from shoal import handle
 from shoal.crawl import Crawl
 from shoal.model import Item, Lease, Link, Outcome, Response
 from shoal.parse import Page
-from shoal.policy import retry
+from shoal.policy import Dead, Retry, retry
+from shoal.threads import HandlerThreads
 from shoal.visit import Attempt, one_line, traceback_of
 
 log = logging.getLogger("shoal.errand")
@@ -25,7 +25,8 @@ log = logging.getLogger("shoal.errand")
 class Errands:
     """Runs the function for each page, in a thread unless it is async."""
 
-    def __init__(self, crawl: Crawl, function: Callable[[Lease], object], threads: Executor) -> None:
+    def __init__(self, crawl: Crawl, function: Callable[[Lease], object], threads: HandlerThreads) -> None:
+        self._timeout_s = crawl.settings.handler_timeout_s
         self._retries = crawl.retries()
         self._spelling = crawl.spelling()
         self._sorter = handle.Sorter(crawl)
@@ -36,21 +37,25 @@ class Errands:
         """Raises nothing; when it is cancelled, a function in a thread goes on nevertheless."""
         attempt = Attempt(lease)
         try:
-            items, links = self._sort(await self._results(lease), lease)
+            items, links = self._sort(await handle.within(self._timeout_s, self._results(lease)), lease)
         except handle.Ended as decision:
             return attempt.decided(decision)
+        except handle.TooSlow as error:
+            log.warning("%s: the function was %s", lease.link.url, error)
+            return attempt.end(self._again("function too slow", lease), str(error))
         except (Exception, SystemExit) as error:
             log.warning(
                 "%s: the function raised %s: %s", lease.link.url, type(error).__name__, one_line(error)
             )
             reason = f"function raised {type(error).__name__}"
-            verdict = retry(reason, lease.attempt, "handler", retries=self._retries, draw=random.random())
-            return attempt.end(verdict, traceback_of(error))
+            return attempt.end(self._again(reason, lease), traceback_of(error))
         return attempt.done(items=items, links=links)
 
+    def _again(self, reason: str, lease: Lease) -> Retry | Dead:
+        return retry(reason, lease.attempt, "handler", retries=self._retries, draw=random.random())
+
     async def _results(self, lease: Lease) -> list[object]:
-        loop = asyncio.get_running_loop()
-        result = await loop.run_in_executor(self._threads, lambda: _unrolled(self._function(lease)))
+        result = await self._threads.run(lambda: _unrolled(self._function(lease)))
         if asyncio.iscoroutine(result):
             result = await result
         return list(result) if isinstance(result, list | tuple | set) else [result]

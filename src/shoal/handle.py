@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import TypeVar
 
 import msgspec
 
@@ -20,6 +21,7 @@ from shoal.parse import Page
 from shoal.store.encode import to_item
 from shoal.urls import normalize
 
+T = TypeVar("T")
 InThread = Callable[[Callable[[], list[object]]], Awaitable[list[object]]]
 """Runs a function in a thread."""
 
@@ -36,6 +38,17 @@ async def run(handler: Handler, page: Page, in_thread: InThread) -> list[object]
         if task is not None and task.cancelling():
             raise
         raise RuntimeError("the handler was cancelled, by itself") from error
+
+
+async def within(seconds: float | None, work: Awaitable[T]) -> T:
+    """What comes of it; None: however long it takes. Raises TooSlow if it takes longer."""
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            return await work
+    except TimeoutError:
+        if not limit.expired():
+            raise  # its own
+        raise TooSlow(f"not done within {seconds:g} s") from None
 
 
 async def _run(handler: Handler, page: Page, in_thread: InThread) -> list[object]:
@@ -69,6 +82,10 @@ class Ended(Exception):  # noqa: N818 - a decision, not an error
         self.state = state
         self.reason = reason
         self.retry_s = retry_s
+
+
+class TooSlow(TimeoutError):  # noqa: N818 - said of a handler
+    """It had its time. What runs in a thread cannot be stopped, and goes on in vain."""
 
 
 class Sorter:

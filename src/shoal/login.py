@@ -8,12 +8,12 @@ import logging
 import time
 import traceback
 from collections.abc import Callable
-from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
 from shoal.errors import LoginFailed, ShoalError
 from shoal.session import AsyncSession, Session
+from shoal.threads import HandlerThreads
 
 LEAST_S = 2.0  # between two logins: a scraper that takes all pages for those of strangers asks for many
 _HERE = str(Path(__file__).parent)
@@ -24,7 +24,9 @@ log = logging.getLogger("shoal.login")
 class Login:
     """One login at a time, for all pages of this process."""
 
-    def __init__(self, handler: Callable[[Any], object], session: AsyncSession, threads: Executor) -> None:
+    def __init__(
+        self, handler: Callable[[Any], object], session: AsyncSession, threads: HandlerThreads
+    ) -> None:
         """Used inside the event loop. handler: plain, and then run in a thread, or async."""
         self._handler = handler
         self._session = session
@@ -67,9 +69,8 @@ class Login:
         if inspect.iscoroutinefunction(self._handler):
             await self._handler(self._session)
             return
-        loop = asyncio.get_running_loop()
-        session = Session(self._session, loop)
-        await loop.run_in_executor(self._threads, lambda: self._handler(session))
+        session = Session(self._session, asyncio.get_running_loop())
+        await self._threads.run(lambda: self._handler(session))
 
 
 def _words(error: BaseException) -> str:

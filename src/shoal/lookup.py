@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection
 from concurrent.futures import Future, wait
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from shoal.threads import HandlerThreads
@@ -69,7 +70,7 @@ class Lookups:
         if known is None:
             if len(self._known) >= CAPACITY:
                 self._known.clear()
-            known = _Lookup(time.monotonic(), self._threads.submit(self._address, name))
+            known = _Lookup(time.monotonic(), self._threads.submit(partial(self._address, name)))
             self._known[name] = known
         return known
 

@@ -7,9 +7,7 @@ import logging
 import random
 import time
 import traceback
-from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -39,6 +37,7 @@ from shoal.parse import Page
 from shoal.policy import Dead, Read, Redirect, Retry, Verdict, follow, judge, retry, sign_of
 from shoal.robots import Rules
 from shoal.sitemap import MAX_BYTES
+from shoal.threads import HandlerThreads
 from shoal.urls import Wildcard, digest, fingerprint, normalize, path_query, without_credentials
 
 REDIRECTED = "redirect"
@@ -50,6 +49,7 @@ EXTERNAL = "external"
 UNCHANGED = "not modified"
 GONE = "gone"
 LOGGED_OUT = "logged out"
+TOO_SLOW = "handler too slow"
 REPLAYED_S = 86_400.0  # a page out of a cache says that its host was asked so long ago
 SLOW_S = 60.0  # a handler that has run for so long may hang: it is said
 MOST_ERROR_CHARS = 4_000  # of a traceback, kept with the dead letter
@@ -60,7 +60,7 @@ log = logging.getLogger("shoal.visit")
 class Visitor:
     """Visits the pages of one crawl. Made inside the event loop; `threads` runs plain handlers."""
 
-    def __init__(self, crawl: Crawl, access: Access, threads: Executor, load: Load) -> None:
+    def __init__(self, crawl: Crawl, access: Access, threads: HandlerThreads, load: Load) -> None:
         """load: is told what is in memory."""
         self._crawl = crawl
         self._settings = crawl.settings
@@ -222,9 +222,8 @@ class Visitor:
     async def _list(self, answer: Response, attempt: Attempt) -> Outcome:
         """Read a sitemap, in a thread: a long one takes seconds."""
         link = attempt.lease.link
-        loop = asyncio.get_running_loop()
         async with self._listing:
-            links = await loop.run_in_executor(self._threads, self._lister.links, answer.body, link)
+            links = await self._threads.run(partial(self._lister.links, answer.body, link))
         if not links:
             log.warning("%s lists no pages that belong to the crawl", link.url)
         return attempt.done(SITEMAP, f"it lists {len(links)}", links=links)
@@ -246,7 +245,8 @@ class Visitor:
                 attempt.found = self._in_scope(page)
             slow = asyncio.get_running_loop().call_later(SLOW_S, _say_slow, page.url)
             try:
-                results = await handle.run(self._crawl.handler(page.url), page, self._in_thread)
+                running = handle.run(self._crawl.handler(page.url), page, self._threads.run)
+                results = await handle.within(self._settings.handler_timeout_s, running)
             finally:
                 slow.cancel()
             items, links = self._sorter.sort(results, page)
@@ -254,6 +254,9 @@ class Visitor:
                 attempt.digest = digest(self._content(page))
         except handle.Ended as decision:
             return attempt.decided(decision)
+        except handle.TooSlow as error:
+            log.warning("the handler of %s was %s", page.url, error)
+            return attempt.end(self._again(TOO_SLOW, attempt.lease), str(error))
         except LoggedOut:
             return self._log_in_again(attempt)
         except (Exception, SystemExit) as error:
@@ -277,9 +280,6 @@ class Visitor:
         link, url = attempt.lease.link, page.canonical or ""
         links = () if self._scope.reason(url, link.url) else (replace(link, url=url, key="", via=()),)
         return attempt.done(CANONICAL, f"is {url}", links=links)
-
-    def _in_thread(self, work: Callable[[], list[object]]) -> Awaitable[list[object]]:
-        return asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
 class Attempt:

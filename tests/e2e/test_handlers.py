@@ -497,6 +497,31 @@ def test_a_handler_that_runs_very_long_is_named(shoal: Shell, kind: str, sleep: 
         assert f"the handler of {site.url} has been running" in said
 
 
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_handlers_that_hang_keep_nothing_from_being_done(shoal: Shell, kind: str) -> None:
+    """More of them than may run at once; they become dead letters, and the crawl ends."""
+    wait = "threading.Event().wait()" if kind == "def" else "await asyncio.Event().wait()"
+    handlers = f"""
+import asyncio, threading
+
+@crawl.page("/p/*")
+{kind} hangs(page):
+    if page.url.endswith(("/p/9", "/p/10", "/p/11")):
+        {wait}
+    return page.links()
+"""
+    with Site(12) as site:
+        settings = "concurrency=2, handler_timeout_s=1, retries=1, retry_delay_s=0.1"
+        _scraper(shoal, site.url, handlers, settings)
+        said = shoal("run", "scraper.py").err
+        letters = shoal("dead", "--json").objects
+        assert {letter["url"] for letter in letters} == {site.page_url(number) for number in (9, 10, 11)}
+        assert {(letter["reason"], letter["attempts"]) for letter in letters} == {("handler too slow", 2)}
+        assert {letter["error"] for letter in letters} == {"not done within 1 s"}
+        assert f"the handler of {site.page_url(9)} was not done within 1 s" in said
+        assert shoal.status()["done"] == 9
+
+
 def test_slow_plain_handlers_do_not_stop_fetching(shoal: Shell) -> None:
     """While one sleeps, the server is asked for all the other pages."""
     handlers = """

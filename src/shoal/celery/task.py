@@ -54,8 +54,8 @@ _INSTEAD = {
     "link_error": "see `shoal dead`, and `shoal redrive`",
     "expires": "forget the URL, or purge the crawl",
     "queue": "tickets have a queue: scraper(..., ticket_queue=...); for URLs there is priority=",
-    "time_limit": "set total_timeout_s= of the scraper",
-    "soft_time_limit": "set total_timeout_s= of the scraper",
+    "time_limit": "set handler_timeout_s= of the scraper, and total_timeout_s= for its fetches",
+    "soft_time_limit": "set handler_timeout_s= of the scraper, and total_timeout_s= for its fetches",
 }
 
 
