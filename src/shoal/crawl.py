@@ -174,7 +174,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Longest silence while a response is read."""
     total_timeout_s: float = 60.0
     handler_timeout_s: float | None = None
-    """A handler that takes longer has failed; None: it may take as long as it likes."""
+    """A handler that takes longer has failed, or a function that fetches itself; None: no limit."""
     max_body_bytes: int = 10_000_000
     """Longer bodies are not read to their end: the page becomes a dead letter."""
     max_bytes_in_flight: int = 256_000_000

@@ -86,8 +86,8 @@ async def _page(access: Access, link: Link) -> Page:
 async def _read(
     crawl: Crawl, page: Page, threads: HandlerThreads
 ) -> tuple[tuple[Item, ...], tuple[Link, ...]]:
-    running = handle.run(crawl.handler(page.url), page, threads.run)
-    results = await handle.within(crawl.settings.handler_timeout_s, running)
+    handler, timeout_s = crawl.handler(page.url), crawl.settings.handler_timeout_s
+    results = await handle.run(handler, page, threads.run, timeout_s)
     return handle.Sorter(crawl).sort(results, page)
 
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable, Iterator
 
 from shoal import handle
 from shoal.crawl import Crawl
 from shoal.model import Item, Lease, Link, Outcome, Response
 from shoal.parse import Page
-from shoal.policy import Dead, Retry, retry
 from shoal.threads import HandlerThreads
 from shoal.visit import Attempt, one_line, traceback_of
 
@@ -42,17 +40,14 @@ class Errands:
             return attempt.decided(decision)
         except handle.TooSlow as error:
             log.warning("%s: the function was %s", lease.link.url, error)
-            return attempt.end(self._again("function too slow", lease), str(error))
+            return attempt.again("function too slow", self._retries, str(error))
         except (Exception, SystemExit) as error:
             log.warning(
                 "%s: the function raised %s: %s", lease.link.url, type(error).__name__, one_line(error)
             )
             reason = f"function raised {type(error).__name__}"
-            return attempt.end(self._again(reason, lease), traceback_of(error))
+            return attempt.again(reason, self._retries, traceback_of(error))
         return attempt.done(items=items, links=links)
-
-    def _again(self, reason: str, lease: Lease) -> Retry | Dead:
-        return retry(reason, lease.attempt, "handler", retries=self._retries, draw=random.random())
 
     async def _results(self, lease: Lease) -> list[object]:
         result = await self._threads.run(lambda: _unrolled(self._function(lease)))

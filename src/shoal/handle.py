@@ -26,13 +26,15 @@ InThread = Callable[[Callable[[], list[object]]], Awaitable[list[object]]]
 """Runs a function in a thread."""
 
 
-async def run(handler: Handler, page: Page, in_thread: InThread) -> list[object]:
-    """All that the handler returns or yields for this page. What it raises comes through.
+async def run(
+    handler: Handler, page: Page, in_thread: InThread, timeout_s: float | None = None
+) -> list[object]:
+    """All that the handler returns or yields for this page. What it raises comes through, or TooSlow.
 
     A CancelledError of its own comes as a RuntimeError: as it is, it would end the task that runs all this.
     """
     try:
-        return await _run(handler, page, in_thread)
+        return await within(timeout_s, _run(handler, page, in_thread))
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():

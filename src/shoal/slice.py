@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -20,10 +19,11 @@ from shoal.crawl import Crawl
 from shoal.errors import FrontierUnavailable
 from shoal.fetch import Fetcher
 from shoal.frontier import Frontier
+from shoal.handle import TooSlow, within
 from shoal.local import Job, keep_revisits, loop_factory, opened_stores
 from shoal.meter import Meter
 from shoal.model import Lease, Outcome
-from shoal.policy import Retries, retry
+from shoal.policy import Retries
 from shoal.threads import HandlerThreads
 from shoal.visit import Attempt, Visitor
 from shoal.worker import Visits, Worker, fetch_settings, load_of, pauses
@@ -64,11 +64,9 @@ class Tally:
 
     async def visit(self, lease: Lease) -> Outcome:
         try:
-            async with asyncio.timeout(self._longest_s):
-                outcome = await self._visitor.visit(lease)
-        except TimeoutError:
-            verdict = retry(TOO_SLOW, lease.attempt, "handler", retries=self._retries, draw=random.random())
-            outcome = Attempt(lease).end(verdict, f"not done within {self._longest_s:g} s")
+            outcome = await within(self._longest_s, self._visitor.visit(lease))
+        except TooSlow as error:
+            outcome = Attempt(lease).again(TOO_SLOW, self._retries, str(error))
         self.ends[outcome.state] += 1
         return outcome
 

@@ -34,7 +34,7 @@ from shoal.model import (
     Visit,
 )
 from shoal.parse import Page
-from shoal.policy import Dead, Read, Redirect, Retry, Verdict, follow, judge, retry, sign_of
+from shoal.policy import Dead, Read, Redirect, Retries, Retry, Verdict, follow, judge, retry, sign_of
 from shoal.robots import Rules
 from shoal.sitemap import MAX_BYTES
 from shoal.threads import HandlerThreads
@@ -86,7 +86,7 @@ class Visitor:
             raise
         except Exception as error:
             log.exception("shoal itself failed on %s", lease.link.url)
-            outcome = attempt.end(self._again("internal error", lease), traceback_of(error))
+            outcome = attempt.again("internal error", self._retries, traceback_of(error))
         finally:
             if attempt.size_bytes is not None:
                 self._load.drop(attempt.size_bytes)
@@ -167,7 +167,7 @@ class Visitor:
 
     def _log_in_again(self, attempt: Attempt) -> Outcome:
         self._access.logged_out(attempt.lease.link.url, attempt.login)
-        return attempt.end(self._again(LOGGED_OUT, attempt.lease))
+        return attempt.again(LOGGED_OUT, self._retries)
 
     async def _read_rules(self, url: str) -> Rules | Failure:
         """Fetch robots.txt; the page itself is the next request to that host, so it keeps its distance."""
@@ -183,9 +183,6 @@ class Visitor:
 
     def _judge_failure(self, failure: Failure, lease: Lease) -> Retry | Dead:
         return judge(failure, lease.attempt, retries=self._retries, now=time.time(), draw=random.random())
-
-    def _again(self, reason: str, lease: Lease) -> Retry | Dead:
-        return retry(reason, lease.attempt, "handler", retries=self._retries, draw=random.random())
 
     def _redirect(self, verdict: Redirect, answer: Response, attempt: Attempt) -> Outcome:
         """The target is a link of its own: scope, seen, robots.txt and politeness are asked about it too."""
@@ -245,8 +242,9 @@ class Visitor:
                 attempt.found = self._in_scope(page)
             slow = asyncio.get_running_loop().call_later(SLOW_S, _say_slow, page.url)
             try:
-                running = handle.run(self._crawl.handler(page.url), page, self._threads.run)
-                results = await handle.within(self._settings.handler_timeout_s, running)
+                results = await handle.run(
+                    self._crawl.handler(page.url), page, self._threads.run, self._settings.handler_timeout_s
+                )
             finally:
                 slow.cancel()
             items, links = self._sorter.sort(results, page)
@@ -256,13 +254,13 @@ class Visitor:
             return attempt.decided(decision)
         except handle.TooSlow as error:
             log.warning("the handler of %s was %s", page.url, error)
-            return attempt.end(self._again(TOO_SLOW, attempt.lease), str(error))
+            return attempt.again(TOO_SLOW, self._retries, str(error))
         except LoggedOut:
             return self._log_in_again(attempt)
         except (Exception, SystemExit) as error:
             log.warning("the handler of %s raised %s: %s", page.url, type(error).__name__, one_line(error))
             reason = f"handler raised {type(error).__name__}"
-            return attempt.end(self._again(reason, attempt.lease), traceback_of(error))
+            return attempt.again(reason, self._retries, traceback_of(error))
         if self._settings.obey_noindex and "noindex" in page.robots_directives:
             return attempt.done(NOINDEX, links=links)
         return attempt.done(items=items, links=links)
@@ -357,6 +355,12 @@ class Attempt:
                 "queued", verdict.reason, error, retry_s=verdict.delay_s, pause_s=verdict.pause_s
             )
         return self._outcome("dead", verdict.reason, error, pause_s=verdict.pause_s)
+
+    def again(self, reason: str, retries: Retries, error: str = "") -> Outcome:
+        """An attempt that failed in the code of the crawl: there is another one, or a dead letter."""
+        return self.end(
+            retry(reason, self.lease.attempt, "handler", retries=retries, draw=random.random()), error
+        )
 
     def decided(self, decision: handle.Ended) -> Outcome:
         """The handler has said itself how it ends."""

@@ -117,7 +117,11 @@ REFUSED = {
     "concurrency": ({"concurrency": 0}, "concurrency must be at least 1, not 0"),
     "delay": ({"delay_s": -0.1}, "delay_s must be at least 0, not -0.1"),
     "not a number": ({"delay_s": math.nan}, "delay_s must be a number, and at least 0, not nan"),
-    "no end": ({"delay_s": math.inf}, "delay_s must be a number, and at least 0, not inf"),
+    "no end": (
+        {"total_timeout_s": math.inf},
+        "total_timeout_s must be a number, and at least 0.001, not inf",
+    ),
+    "no time": ({"handler_timeout_s": 0}, "handler_timeout_s must be at least 0.001, not 0"),
     "a bad seed": ({"seeds": [SEED, "ftp://a.example/"]}, "not an http(s) URL: 'ftp://a.example/'"),
     "a bad pattern": ({"allow": ["a/b"]}, "pattern 'a/b' can match no URL"),
 }

@@ -6,6 +6,7 @@ import asyncio
 import threading
 
 import pytest
+from tests.waiting import until
 
 from shoal.threads import HandlerThreads
 
@@ -38,9 +39,7 @@ def test_what_hangs_is_replaced() -> None:
 
     assert asyncio.run(asyncio.wait_for(all_of_it(), 30)) == list(range(10))
     threads.shutdown()
-    deadline = threading.Event()
-    while _handlers() > before:
-        assert not deadline.wait(0.05)
+    until(lambda: _handlers() <= before)
 
 
 def test_what_is_queued_behind_it_runs() -> None:
