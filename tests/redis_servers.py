@@ -108,8 +108,9 @@ class BrokenLine:
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
+        self._threads[0].join()  # it waits at the listener, and begins the others
         self._listener.close()
-        for thread in self._threads:
+        for thread in self._threads[1:]:
             thread.join()
 
     def _accept(self) -> None:
