@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from shoal import handle
+from shoal import guard, handle
 from shoal.access import Access
 from shoal.crawl import Crawl
 from shoal.fetch import Fetcher
@@ -71,8 +71,8 @@ async def _try_out(crawl: Crawl, link: Link) -> Trial:
         page = await _page(access, link)
         try:
             items, links = await _read(crawl, page, threads)
-        except (Exception, SystemExit) as error:
-            return Trial(page, error=traceback_of(error))
+        except Exception as error:
+            return Trial(page, error=traceback_of(guard.raised(error)))
     return Trial(page, items, links)
 
 

@@ -10,12 +10,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 
-from shoal import handle
+from shoal import guard, handle
 from shoal.crawl import Crawl
 from shoal.model import Item, Lease, Link, Outcome, Response
 from shoal.parse import Page
 from shoal.threads import HandlerThreads
-from shoal.visit import Attempt, one_line, traceback_of
+from shoal.visit import Attempt
 
 log = logging.getLogger("shoal.errand")
 
@@ -35,18 +35,14 @@ class Errands:
         """Raises nothing; when it is cancelled, a function in a thread goes on nevertheless."""
         attempt = Attempt(lease)
         try:
-            items, links = self._sort(await handle.within(self._timeout_s, self._results(lease)), lease)
+            items, links = self._sort(await guard.guarded(self._results(lease), self._timeout_s), lease)
         except handle.Ended as decision:
             return attempt.decided(decision)
-        except handle.TooSlow as error:
+        except guard.TooSlow as error:
             log.warning("%s: the function was %s", lease.link.url, error)
             return attempt.again("function too slow", self._retries, str(error))
-        except (Exception, SystemExit) as error:
-            log.warning(
-                "%s: the function raised %s: %s", lease.link.url, type(error).__name__, one_line(error)
-            )
-            reason = f"function raised {type(error).__name__}"
-            return attempt.again(reason, self._retries, traceback_of(error))
+        except Exception as error:
+            return attempt.raised("function", error, self._retries)
         return attempt.done(items=items, links=links)
 
     async def _results(self, lease: Lease) -> list[object]:

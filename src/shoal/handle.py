@@ -6,22 +6,20 @@ so that a slow one does not stop the fetching; the built-in ones are quick and r
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import TypeVar
 
 import msgspec
 
 from shoal import crawl as builtin
 from shoal.crawl import Crawl, Handler
 from shoal.errors import ConfigError
-from shoal.model import PRIORITIES, SEEN_FIELDS, Item, Link, State
+from shoal.guard import guarded
+from shoal.model import MOST_DELAY_S, PRIORITIES, SEEN_FIELDS, Item, Link, State
 from shoal.parse import Page
 from shoal.store.encode import to_item
 from shoal.urls import normalize
 
-T = TypeVar("T")
 InThread = Callable[[Callable[[], list[object]]], Awaitable[list[object]]]
 """Runs a function in a thread."""
 
@@ -29,28 +27,8 @@ InThread = Callable[[Callable[[], list[object]]], Awaitable[list[object]]]
 async def run(
     handler: Handler, page: Page, in_thread: InThread, timeout_s: float | None = None
 ) -> list[object]:
-    """All that the handler returns or yields for this page. What it raises comes through, or TooSlow.
-
-    A CancelledError of its own comes as a RuntimeError: as it is, it would end the task that runs all this.
-    """
-    try:
-        return await within(timeout_s, _run(handler, page, in_thread))
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        raise RuntimeError("the handler was cancelled, by itself") from error
-
-
-async def within(seconds: float | None, work: Awaitable[T]) -> T:
-    """What comes of it; None: however long it takes. Raises TooSlow if it takes longer."""
-    try:
-        async with asyncio.timeout(seconds) as limit:
-            return await work
-    except TimeoutError:
-        if not limit.expired():
-            raise  # its own
-        raise TooSlow(f"not done within {seconds:g} s") from None
+    """All that the handler returns or yields for this page. What it raises comes as from `guarded`."""
+    return await guarded(_run(handler, page, in_thread), timeout_s)
 
 
 async def _run(handler: Handler, page: Page, in_thread: InThread) -> list[object]:
@@ -86,10 +64,6 @@ class Ended(Exception):  # noqa: N818 - a decision, not an error
         self.retry_s = retry_s
 
 
-class TooSlow(TimeoutError):  # noqa: N818 - said of a handler
-    """It had its time. What runs in a thread cannot be stopped, and goes on in vain."""
-
-
 class Sorter:
     """Sorts what the handlers of a crawl give."""
 
@@ -111,7 +85,7 @@ class Sorter:
                 link = result
                 if link.depth < 1 or not link.url.startswith(("http://", "https://")):
                     link = self._complete(link, page)  # it is not from `page.links`
-                if link.meta is not None or link.priority not in PRIORITIES:
+                if link.meta is not None or link.delay_s or link.priority not in PRIORITIES:
                     _check(link)
                 if takes_all or follows(link.url, page_url):
                     links.append(link)
@@ -144,6 +118,8 @@ def _check(link: Link) -> None:
     """Refuse what the frontier could not keep."""
     if link.priority not in PRIORITIES:
         raise ConfigError(f"the handler gave a link with priority {link.priority}: use 0..9")
+    if link.delay_s and not link.delay_s <= MOST_DELAY_S:
+        raise ConfigError(f"the handler gave a link with delay_s {link.delay_s:g}: that time never comes")
     if link.meta is not None:
         try:
             msgspec.json.encode(link.meta)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from shoal import guard
 from shoal.errors import LoginFailed, ShoalError
 from shoal.session import AsyncSession, Session
 from shoal.threads import HandlerThreads
@@ -55,14 +56,10 @@ class Login:
         await asyncio.sleep(self._began_at + LEAST_S - time.monotonic())
         self._began_at = time.monotonic()
         try:
-            await self._call()
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            raise LoginFailed("the login failed: it was cancelled, by itself") from error
-        except (Exception, SystemExit) as error:
-            raise LoginFailed(f"the login failed: {_words(error)}{_where(error)}") from error
+            await guard.guarded(self._call())
+        except Exception as error:
+            own = guard.raised(error)
+            raise LoginFailed(f"the login failed: {_words(own)}{_where(own)}") from own
         log.info("logged in")
 
     async def _call(self) -> None:

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 PRIORITIES = range(10)
+MOST_DELAY_S = 100 * 365.25 * 86_400.0  # of a link or a retry
 """Priorities: 0..9, the higher the sooner, on every back end."""
 
 State: TypeAlias = Literal["queued", "overflow", "leased", "done", "dead", "skipped"]

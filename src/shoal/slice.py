@@ -19,7 +19,7 @@ from shoal.crawl import Crawl
 from shoal.errors import FrontierUnavailable
 from shoal.fetch import Fetcher
 from shoal.frontier import Frontier
-from shoal.handle import TooSlow, within
+from shoal.guard import TooSlow, within
 from shoal.local import Job, keep_revisits, loop_factory, opened_stores
 from shoal.meter import Meter
 from shoal.model import Lease, Outcome

@@ -78,8 +78,8 @@ def _do(future: Future[Any], work: Callable[[], Any]) -> None:
     if future.set_running_or_notify_cancel():
         try:
             future.set_result(work())
-        except StopIteration as error:  # which a future cannot carry
-            future.set_exception(_raised_inside(RuntimeError("it raised StopIteration"), error))
+        except (StopIteration, GeneratorExit) as error:  # which mean something else to who waits for it
+            future.set_exception(_raised_inside(RuntimeError(f"it raised {type(error).__name__}"), error))
         except BaseException as error:
             future.set_exception(_raised_inside(error, error))
 

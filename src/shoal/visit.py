@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from shoal import handle, revisit
+from shoal import guard, handle, revisit
 from shoal.access import Access
 from shoal.crawl import Crawl
 from shoal.errors import LoggedOut, LoginFailed
@@ -252,15 +252,13 @@ class Visitor:
                 attempt.digest = digest(self._content(page))
         except handle.Ended as decision:
             return attempt.decided(decision)
-        except handle.TooSlow as error:
+        except guard.TooSlow as error:
             log.warning("the handler of %s was %s", page.url, error)
             return attempt.again(TOO_SLOW, self._retries, str(error))
         except LoggedOut:
             return self._log_in_again(attempt)
-        except (Exception, SystemExit) as error:
-            log.warning("the handler of %s raised %s: %s", page.url, type(error).__name__, one_line(error))
-            reason = f"handler raised {type(error).__name__}"
-            return attempt.again(reason, self._retries, traceback_of(error))
+        except Exception as error:
+            return attempt.raised("handler", error, self._retries)
         if self._settings.obey_noindex and "noindex" in page.robots_directives:
             return attempt.done(NOINDEX, links=links)
         return attempt.done(items=items, links=links)
@@ -361,6 +359,13 @@ class Attempt:
         return self.end(
             retry(reason, self.lease.attempt, "handler", retries=retries, draw=random.random()), error
         )
+
+    def raised(self, what: str, error: Exception, retries: Retries) -> Outcome:
+        """The code of the crawl, a "handler" or "function", has raised this: see `guard.guarded`."""
+        own = guard.raised(error)
+        name = type(own).__name__
+        log.warning("the %s of %s raised %s: %s", what, self.lease.link.url, name, one_line(own))
+        return self.again(f"{what} raised {name}", retries, traceback_of(own))
 
     def decided(self, decision: handle.Ended) -> Outcome:
         """The handler has said itself how it ends."""

@@ -94,7 +94,7 @@ class Worker:
         self._news = asyncio.Event()
         self._stopping = asyncio.Event()
         self._leaving = False
-        self._failure: ShoalError | None = None
+        self._failure: Exception | None = None
         self._since = time.time()
         self._tended_at = time.monotonic() - TEND_S
         self._visited = 0  # since then
@@ -152,7 +152,7 @@ class Worker:
             outcome = await self._visit_page(lease)
             if self._lookups is not None:  # so that the commit need not wait for them
                 await self._lookups.warm({host_name(link.url) for link in outcome.links})
-        except ShoalError as error:
+        except Exception as error:
             self._failure = error
             self.stop()
             return  # the page is given back with all others

@@ -10,6 +10,7 @@ from celery import Celery
 from celery.exceptions import Ignore, MaxRetriesExceededError, Reject, Retry
 
 import shoal.celery
+from shoal.errors import ConfigError
 from shoal.handle import Ended
 from shoal.model import Lease, Link
 
@@ -64,6 +65,13 @@ def test_exceptions_of_celery(run, error, decision):
 def test_nothing_is_tried_for_ever(run, error):
     """The last attempt is the last."""
     assert run(raising(error), attempt=4)[0] == "dead"
+
+
+@pytest.mark.parametrize("when", [float("inf"), float("nan"), 1e18, "soon"])
+def test_a_retry_that_never_comes_is_a_mistake(run, when):
+    """Which is told, as any other in the function."""
+    with pytest.raises(ConfigError, match="countdown="):
+        run(raising(Retry(when=when)))
 
 
 def test_other_exceptions_come_through(run):

@@ -53,6 +53,10 @@ def scrape(self, given):
         raise self.retry(max_retries=1, countdown=0)
     if what == "raise":
         raise KeyError("no such thing")
+    if what == "interrupt":
+        raise KeyboardInterrupt
+    if what == "panic":
+        raise BaseExceptionGroup("several", [KeyboardInterrupt()])
     return {{"what": what, "retries": self.request.retries}}
 """
 
@@ -119,7 +123,7 @@ def test_code_written_for_celery_loses_no_url(new_project, broker, shaky):
 def test_what_celery_code_raises_keeps_its_meaning(new_project, shaky, how):
     """Retry: later, and dead after the last; Ignore: skipped; Reject: dead; other exceptions: tried again."""
     project = new_project(DECISIONS.format(how=how))
-    for what in ("ok", "ignore", "reject", "later", "never", "twice", "raise"):
+    for what in ("ok", "ignore", "reject", "later", "never", "twice", "raise", "interrupt", "panic"):
         project.module.scrape.delay(shaky.url + what)
     project.worker("-c", "1").ready()
     project.finish()
@@ -136,6 +140,8 @@ def test_what_celery_code_raises_keeps_its_meaning(new_project, shaky, how):
         "never": ("raised ValueError", 3),
         "twice": ("too many retries", 2),
         "raise": (f"{subject} raised KeyError", 3),
+        "interrupt": (f"{subject} raised KeyboardInterrupt", 3),
+        "panic": (f"{subject} raised BaseExceptionGroup", 3),
     }
 
 

@@ -154,10 +154,42 @@ def test_a_priority_beyond_nine_is_refused(scrape):
         scrape.apply_async(args=[URL], priority=10)
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"priority": True},
+        {"priority": "9"},
+        {"countdown": "3"},
+        {"countdown": 1e18},
+        {"countdown": float("inf")},
+        {"countdown": float("nan")},
+        {"eta": "2030-01-01"},
+        {"eta": datetime(9000, 1, 1, tzinfo=UTC)},
+        {"key": 3},
+    ],
+    ids=str,
+)
+def test_an_option_that_cannot_be_is_refused(scrape, option):
+    """At the call."""
+    with pytest.raises(shoal.ConfigError, match="^(priority|countdown=|eta=|key=)"):
+        scrape.apply_async(args=[URL], **option)
+    assert queued(scrape) == []
+
+
+@pytest.mark.parametrize(
+    ("urls", "options"), [(URL, {}), ([URL], {"priority": True}), ([URL], {"countdown": float("inf")})]
+)
+def test_many_urls_that_cannot_be_are_refused(scrape, urls, options):
+    """As one is."""
+    with pytest.raises(shoal.ConfigError):
+        scrape.map_urls(urls, **options)
+    assert queued(scrape) == []
+
+
 def test_many_urls_at_once(scrape):
     """How many were new, known, and no URLs."""
-    counts = scrape.map_urls([URL, "http://b.example/", URL, "nothing"], priority=4)
-    assert (counts.new, counts.known, counts.rejected) == (2, 1, 1)
+    counts = scrape.map_urls([URL, "http://b.example/", URL, "nothing", None, {}], priority=4)
+    assert (counts.new, counts.known, counts.rejected) == (2, 1, 3)
     assert sorted(queued(scrape)) == [("http://b.example/", 4, None), (URL, 4, None)]
 
 

@@ -93,16 +93,21 @@ def test_children_may_be_spawned(new_project, site):
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGQUIT])
 @pytest.mark.parametrize("soft", [0, 3])
-def test_a_worker_that_is_stopped_leaves_nothing_behind(new_project, site, how, soft):
+def test_a_worker_that_is_stopped_leaves_nothing_behind(new_project, site, how, soft, tmp_path):
     """Warm, cold and soft shutdown: what has begun is finished or given back, and the rest goes on later."""
-    project = new_project(f"app.conf.worker_soft_shutdown_timeout = {soft}\n{FOLLOW}")
+    longer = "PLACE['pace'] = msgspec.structs.replace(PACE, slice_s=30, tick_s=30)  # nothing else happens"
+    project = new_project(
+        f"import msgspec\napp.conf.worker_soft_shutdown_timeout = {soft}\n{longer}\n{FOLLOW}"
+    )
     project.module.scrape.delay(site.url)
-    worker = project.worker("-c", "2").ready()
+    worker = project.worker("-c", "2", environment={"TMPDIR": str(tmp_path)}).ready()
     until(lambda: project.stats().done > 50, 30, "some progress")
     worker.stop(how, 30)
     stats = project.stats()
     assert stats.leased == 0
     assert [slot.state for slot in project.slots()] in ([], ["queued"])
+    assert project.office.desk().crew().nodes == ()
+    assert list(tmp_path.glob("shoal-drain-*")) == []
     assert 50 < stats.done < site.pages
     project.worker("-c", "2").ready()
     project.finish()
@@ -144,8 +149,8 @@ def test_lost_tickets_are_made_up_for(new_project, site):
 
 def test_time_limits_shorten_slices(new_project, site):
     """Limits shorter than a slice kill nothing: a slice ends before them."""
-    code = f"app.conf.task_soft_time_limit = 4\napp.conf.task_time_limit = 8\n{FOLLOW}"
-    project = new_project(code.replace("PACE =", "_ ="))
+    limits = "app.conf.task_soft_time_limit = 4\napp.conf.task_time_limit = 8\n"
+    project = new_project(f"{limits}PLACE['pace'] = shoal.celery.Pace()\n{FOLLOW}")
     project.module.scrape.delay(site.url)
     worker = project.worker("-c", "1").ready()
     project.finish()

@@ -5,8 +5,10 @@ Time is passed in. It is ahead of every real clock, by which those verbs go that
 
 from __future__ import annotations
 
+import re
 import threading
 import time
+from math import inf, nan
 from typing import get_args
 
 import pytest
@@ -186,7 +188,15 @@ def test_a_commit_that_fails_half_way_changes_nothing(frontier):
     assert state_of(frontier, C) == "queued"
 
 
-@pytest.mark.parametrize("priority", [-1, 10])
+@pytest.mark.parametrize("delay_s", [inf, nan, 1e18])
+def test_a_delay_that_never_ends_is_refused(frontier, delay_s):
+    """And nothing is added with it."""
+    with pytest.raises(ConfigError, match=re.escape(f"a delay of {delay_s:g} s of {B}")):
+        frontier.add([Link(A), Link(B, delay_s=delay_s)], now=NOW)
+    assert frontier.stats(now=NOW).seen == 0
+
+
+@pytest.mark.parametrize("priority", [-1, 10, True])
 def test_a_priority_outside_0_to_9_is_refused(frontier, priority):
     """Priorities are 0..9 on every back end; a batch with another one is not added at all."""
     with pytest.raises(ConfigError, match=str(priority)):

@@ -382,22 +382,31 @@ def test_a_page_is_done_when_its_handler_is_mended(shoal: Shell) -> None:
     assert shoal.rows() == [TITLE]
 
 
-ENDLESS = "@crawl.page()\ndef row(page):\n    next(iter(()))\n    yield"
+STOPS = {
+    "plain": (PLAIN + "next(iter(()))", "RuntimeError", "StopIteration"),
+    "async": (ASYNC + "next(iter(()))", "RuntimeError", "StopIteration"),
+    "yields": (
+        "@crawl.page()\ndef row(page):\n    next(iter(()))\n    yield",
+        "RuntimeError",
+        "StopIteration",
+    ),
+    "plain exit": (PLAIN + "raise GeneratorExit", "RuntimeError", "GeneratorExit"),
+    "async exit": (ASYNC + "raise GeneratorExit", "GeneratorExit", "GeneratorExit"),
+}
 
 
-@pytest.mark.parametrize(
-    "handler", [PLAIN + "next(iter(()))", ASYNC + "next(iter(()))", ENDLESS], ids=["plain", "async", "yields"]
-)
-def test_a_handler_that_raises_stop_iteration_is_like_any_other(shoal: Shell, handler: str) -> None:
+@pytest.mark.parametrize("stop", STOPS)
+def test_a_handler_that_raises_what_ends_iterators_is_like_any_other(shoal: Shell, stop: str) -> None:
     """Python means something else by it: the page is tried again, and then a dead letter that names it."""
+    handler, reason, name = STOPS[stop]
     with ScriptedServer({"/": page()}) as server:
         _scraper(shoal, server.url(), handler, "retries=2, retry_delay_s=0.001")
         shoal("run", "scraper.py", code=1)
         assert server.count("/") == 3
     [letter] = shoal("dead", "--json").objects
-    assert (letter["attempts"], letter["reason"]) == (3, "handler raised RuntimeError")
-    assert "next(iter(()))" in letter["error"]
-    assert "StopIteration" in letter["error"]
+    assert (letter["attempts"], letter["reason"]) == (3, f"handler raised {reason}")
+    assert ("next(iter(()))" if name == "StopIteration" else "raise GeneratorExit") in letter["error"]
+    assert name in letter["error"]
 
 
 MISTAKES = {
@@ -448,12 +457,6 @@ MISTAKES = {
         "ValueError",
         "priority 10 is not in 0..9",
     ),
-    "an exit": ("raise SystemExit(3)", "SystemExit", "SystemExit: 3"),
-    "a cancellation": (
-        "raise asyncio.CancelledError",
-        "RuntimeError",
-        "the handler was cancelled, by itself",
-    ),
     "a recursion": ("return row(page)", "RecursionError", "maximum recursion depth exceeded"),
 }
 
@@ -483,6 +486,34 @@ def good(page):
     assert letter["reason"] == f"handler raised {error}"
     assert message in letter["error"]
     assert TITLE in shoal.rows()
+
+
+NO_EXCEPTIONS = {
+    "SystemExit": "sys.exit(3)",
+    "CancelledError": "raise asyncio.CancelledError",
+    "KeyboardInterrupt": "raise KeyboardInterrupt",
+    "BaseExceptionGroup": "raise BaseExceptionGroup('several', [KeyboardInterrupt()])",
+    "Panic": "raise type('Panic', (BaseException,), {})",
+}
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_what_is_no_exception_costs_its_page_only_too(shoal: Shell, kind: str) -> None:
+    """Each is tried again, then a dead letter that names it; the worker and the crawl go on."""
+    start = f"@crawl.page('/')\ndef start(page):\n    return map(shoal.Link, {[*NO_EXCEPTIONS]})\n"
+    handlers = f"import sys\n{start}"
+    for name, code in NO_EXCEPTIONS.items():
+        handlers += f"@crawl.page('/{name}')\n{kind} raise_{name}(page):\n    {code}\n"
+    with ScriptedServer(lambda request: page()) as server:
+        _scraper(shoal, server.url(), handlers, "retries=1, retry_delay_s=0.001")
+        ended = shoal("run", "scraper.py")
+        letters = shoal("dead", "--json").objects
+    assert {(letter["url"], letter["attempts"], letter["reason"]) for letter in letters} == {
+        (server.url(f"/{name}"), 2, f"handler raised {name}") for name in NO_EXCEPTIONS
+    }
+    assert all(NO_EXCEPTIONS[letter["reason"].split()[-1]] in letter["error"] for letter in letters)
+    assert "internal error" not in ended.err
+    assert "Traceback" not in ended.err
 
 
 @pytest.mark.parametrize(("kind", "sleep"), [("def", "time.sleep"), ("async def", "await asyncio.sleep")])

@@ -69,6 +69,7 @@ def test_what_has_not_begun_never_does() -> None:
         second = asyncio.create_task(threads.run(lambda: ran.append(2)))
         await asyncio.sleep(0.05)
         second.cancel()
+        await asyncio.wait([second])
         hangs.set()
         await first
         await threads.run(lambda: ran.append(3))

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
 from typing import Any
 
+from celery import Celery, current_app
 from celery.app.task import Context
 from celery.exceptions import Ignore, MaxRetriesExceededError, Reject, Retry
+from celery.utils.time import maybe_make_aware
 
+from shoal.errors import ConfigError
 from shoal.handle import Ended
-from shoal.model import Lease
+from shoal.model import MOST_DELAY_S, Lease
 
 current_request: ContextVar[Context | None] = ContextVar("current_request", default=None)
 """The request of the function that runs here in a slice. `self.retry` notes on it what it has decided:
@@ -68,7 +70,10 @@ def _decided(request: Context, max_attempts: int) -> Iterator[None]:
         cause = retry.exc if isinstance(retry.exc, BaseException) else None
         reason = f"retried after {type(cause).__name__}" if cause else "retried"
         allowed = request.get("allowed") or request.retries + 1 < max_attempts
-        raise Ended("queued" if allowed else "dead", reason, retry_s=_seconds(retry.when)) from cause
+        when = retry.when
+        countdown, eta = (None, when) if isinstance(when, datetime) else (when, None)
+        delay_s = delay_of(countdown, eta, current_app)
+        raise Ended("queued" if allowed else "dead", reason, retry_s=delay_s) from cause
     except Ignore as ignored:
         raise Ended("skipped", str(ignored) or "ignored") from None
     except Reject as reject:
@@ -84,8 +89,19 @@ def _decided(request: Context, max_attempts: int) -> Iterator[None]:
         current_request.reset(token)
 
 
-def _seconds(when: object) -> float:
-    """From now until a Retry's time: seconds, or a date."""
-    if isinstance(when, datetime):
-        return max(0.0, when.timestamp() - time.time())
-    return float(when) if isinstance(when, int | float) else 0.0
+def delay_of(countdown: object, eta: object, app: Celery) -> float:
+    """How many seconds from now on they mean; `countdown` comes first, and None of both means now.
+
+    Raises ConfigError for what is no number of seconds, no date, or no time that will come.
+    """
+    if countdown is None and eta is not None:
+        if not isinstance(eta, datetime):
+            raise ConfigError(f"eta= takes a datetime, not {eta!r}")
+        countdown = (maybe_make_aware(eta, app.timezone) - app.now()).total_seconds()
+    if countdown is None:
+        return 0.0
+    if not isinstance(countdown, int | float) or isinstance(countdown, bool):
+        raise ConfigError(f"countdown= takes a number of seconds, not {countdown!r}")
+    if not countdown <= MOST_DELAY_S:
+        raise ConfigError(f"countdown={countdown:g} is no time that will come")
+    return max(0.0, float(countdown))

@@ -10,11 +10,10 @@ from typing import Any, ClassVar, TypeVar
 from celery import Task
 from celery.app.task import Context
 from celery.exceptions import MaxRetriesExceededError, Retry
-from celery.utils.time import maybe_make_aware
 from kombu.exceptions import OperationalError
 
 from shoal import direct
-from shoal.celery.decisions import current_request, request_for, run_decided
+from shoal.celery.decisions import current_request, delay_of, request_for, run_decided
 from shoal.celery.office import Office, office_of
 from shoal.celery.result import Scrape
 from shoal.crawl import check_url
@@ -104,9 +103,8 @@ class ScrapeTask(Task):  # type: ignore[misc]
         if self.app.conf.task_always_eager:
             return super().apply_async(args, dict(kwargs or {}), **options)
         _refuse(options)
-        link = self._link(
-            args or (), kwargs or {}, self._priority(priority), self._delay_s(countdown, eta), key
-        )
+        delay_s = delay_of(countdown, eta, self.app)
+        link = self._link(args or (), kwargs or {}, self._priority(priority), delay_s, key)
         new = self._add([link])
         return Scrape(link, bool(new), self.app, lambda: self.office.desk().frontier)
 
@@ -116,13 +114,16 @@ class ScrapeTask(Task):  # type: ignore[misc]
         Waits while `max_queued` of the crawl are queued. Raises kombu's OperationalError if the frontier
         cannot be reached: what was added until then stays.
         """
+        if isinstance(urls, str):
+            raise ConfigError("map_urls takes many URLs: for one there is delay(url)")
         counts, spelling = Counts(), self.office.job.crawl.spelling()
         check_priority(priority, "the URLs")
+        delay_s = delay_of(countdown, None, self.app)
         frontier = _reachable(self._limited)
         with adding(frontier, _reachable) as wait_for_room:
             for batch in chunked(urls, batch_size(frontier, BATCH)):
-                spelled = [normalize(url, None, spelling) for url in batch]
-                links = [Link(url=url, priority=priority, delay_s=countdown) for url in spelled if url]
+                spelled = [normalize(url, None, spelling) for url in batch if isinstance(url, str)]
+                links = [Link(url=url, priority=priority, delay_s=delay_s) for url in spelled if url]
                 wait_for_room()
                 new = self._add(links)
                 counts.new += new
@@ -145,6 +146,8 @@ class ScrapeTask(Task):  # type: ignore[misc]
         url, more = self._arguments(args, kwargs)
         spelled = normalize(url, None, self.office.job.crawl.spelling()) if isinstance(url, str) else None
         check_priority(priority, str(url))
+        if not isinstance(key, str):
+            raise ConfigError(f"key= takes text, not {key!r}")
         return Link(
             url=spelled or check_url(str(url)), priority=priority, key=key, meta=more or None, delay_s=delay_s
         )
@@ -164,12 +167,6 @@ class ScrapeTask(Task):  # type: ignore[misc]
 
     def _priority(self, given: int | None) -> int:
         return given if given is not None else self.priority or 0
-
-    def _delay_s(self, countdown: float | None, eta: datetime | None) -> float:
-        if countdown is None and eta is not None:
-            aware = maybe_make_aware(eta, self.app.timezone)
-            countdown = (aware - self.app.now()).total_seconds()
-        return max(0.0, countdown or 0.0)
 
     # --- being called ---------------------------------------------------------------------
 
@@ -240,7 +237,8 @@ class ScrapeTask(Task):  # type: ignore[misc]
                 f"{self.name} of {request.args[0]} was tried {most + 1} times"
             )
         request.update(allowed=True)
-        delay_s = self._delay_s(countdown, eta) if countdown is not None or eta else self.default_retry_delay
+        given = countdown is not None or eta is not None
+        delay_s = delay_of(countdown, eta, self.app) if given else self.default_retry_delay
         retry = Retry(exc=exc, when=delay_s)
         if throw:
             raise retry from exc

@@ -93,9 +93,11 @@ class Watchdog(bootsteps.StartStopStep):  # type: ignore[misc]
             _safely(office, lambda desk: desk.tick(worker_name(worker.hostname), 0))
         drain.remove()
 
+    terminate = stop  # after a cold shutdown
+
     def tick(self, worker: Any, office: Office) -> None:
         """Never raises."""
-        room = 0 if drain.is_set() else capacity(worker, office.queue_name)
+        room = capacity(worker, office.queue_name)
         if room is None:
             return
         if office in self._unprepared:
@@ -103,7 +105,7 @@ class Watchdog(bootsteps.StartStopStep):  # type: ignore[misc]
 
         def tick(desk: Any) -> None:
             revisit_due(desk.frontier, office.job.crawl)
-            desk.tick(worker_name(worker.hostname), room)
+            desk.tick(worker_name(worker.hostname), 0 if drain.is_set() else room)
             for slot in desk.crew().slots:
                 slices.progress[office.name, slot.ticket.slot] = {"state": slot.state, "pages": slot.pages}
 

@@ -35,6 +35,7 @@ from shoal.errors import ConfigError
 from shoal.frontier.snapshot import Snapshot
 from shoal.lookup import Lookups
 from shoal.model import (
+    MOST_DELAY_S,
     PRIORITIES,
     Beat,
     Grant,
@@ -400,5 +401,12 @@ def worker_records(beats: Iterable[tuple[float, Beat]], held: Mapping[str, int])
 
 def check_priority(priority: int, url: str) -> None:
     """Raise ConfigError unless it is one of 0..9."""
-    if priority not in PRIORITIES:
+    if priority not in PRIORITIES or isinstance(priority, bool):
         raise ConfigError(f"priority {priority} of {url} is not one of 0..9")
+
+
+def check_link(link: Link) -> None:
+    """Raise ConfigError unless its priority is one of 0..9, and its delay a time that will come."""
+    check_priority(link.priority, link.url)
+    if link.delay_s and not link.delay_s <= MOST_DELAY_S:
+        raise ConfigError(f"a delay of {link.delay_s:g} s of {link.url} is no time that will come")

@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 
 from shoal import caution
 from shoal.caution import WELL, Caution
-from shoal.frontier.base import check_priority
+from shoal.frontier.base import check_link
 from shoal.frontier.host_keys import HostKey
 from shoal.frontier.snapshot import HostState, PageState
 from shoal.model import HostOrder, HostRecord, Lease, Limits, Link, Outcome, PageRecord, State, Survey, Visit
@@ -126,7 +126,7 @@ def place_of(url: str, key: str, host_key: HostKey) -> tuple[str, str, str, str]
 
 def pack_link(link: Link, host_key: HostKey) -> tuple[object, ...]:
     """A new link for `add` in lib.lua."""
-    check_priority(link.priority, link.url)
+    check_link(link)
     mark, host, short, key = place_of(link.url, link.key, host_key)
     packed: tuple[object, ...] = (mark, host, link.priority, link.depth, link.delay_s, short)
     if key or link.via or link.meta:

@@ -16,7 +16,7 @@ import msgspec
 
 from shoal.caution import GIVEN_UP, WELL, given_up_after
 from shoal.errors import FrontierError
-from shoal.frontier.base import AT_ONCE, Sift, check_priority
+from shoal.frontier.base import AT_ONCE, Sift, check_link
 from shoal.frontier.history import GAINS, MINUTES, in_ms, minute_of, pack_minute, read_minute, window
 from shoal.frontier.host_keys import HostKey
 from shoal.frontier.seen import SeenCache
@@ -314,7 +314,7 @@ class Step:
 
     def _new_page(self, mark: int, link: Link, parent: int | None, hosts: dict[str, HostRow]) -> _Row | None:
         """Its row; None if it is cut and not even to be remembered."""
-        check_priority(link.priority, link.url)
+        check_link(link)
         name = self.host_key(link.url)
         host = hosts.get(name) or hosts.setdefault(name, self.host_named(name))
         rule = link.trap or self.cuts.full(host.id, link.quotas)
