@@ -171,7 +171,7 @@ def test_a_priority_beyond_nine_is_refused(scrape):
 )
 def test_an_option_that_cannot_be_is_refused(scrape, option):
     """At the call."""
-    with pytest.raises(shoal.ConfigError, match="^(priority|countdown=|eta=|key=)"):
+    with pytest.raises(shoal.ConfigError, match=r"^(priority|countdown=|eta=|key=)"):
         scrape.apply_async(args=[URL], **option)
     assert queued(scrape) == []
 
