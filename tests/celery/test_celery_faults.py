@@ -130,6 +130,8 @@ def test_nothing_is_lost_and_nothing_doubled(new_project, broker, frontier, site
         until(lambda crawl=crawl, least=progress: crawl.done() >= least, 90, "some progress")
         getattr(crawl, fault)()
         until(crawl.finished, 120, "the end of the crawl")
+        assert crawl.worker.process.poll() is None, crawl.worker.said()
+        assert "Unrecoverable error" not in crawl.worker.said()
         crawl.worker.stop(signal.SIGKILL)
         assert crawl.most <= PROCESSES
         assert_all_once(site, project, folder / "rows.jsonl")

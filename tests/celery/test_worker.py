@@ -8,6 +8,7 @@ from collections import Counter
 
 import pytest
 from tests.celery.conftest import FOLLOW
+from tests.services import RedisServer
 from tests.site import Site
 from tests.waiting import until
 
@@ -145,6 +146,24 @@ def test_lost_tickets_are_made_up_for(new_project, site):
     project.worker("-c", "2").ready()
     project.finish()
     assert_all_once(project, site)
+
+
+def test_a_redis_that_restarts_ends_no_worker(new_project, site):
+    """Slices go on meanwhile, and the same worker takes the tickets that come later."""
+    with RedisServer(appendonly=True) as broker:
+        project = new_project(url=broker.url)
+        project.module.scrape.delay(site.url)
+        worker = project.worker("-c", "2").ready()
+        until(lambda: project.stats().done > 20, 30, "some progress")
+        broker.kill()
+        until(lambda: "Trying again in" in worker.said(), 30, "that the worker misses it")
+        broker.start()
+        project.finish()
+        assert_all_once(project, site)
+        project.module.scrape.apply_async(args=[site.url], key="again")
+        project.finish()
+        assert project.stats().done == site.pages + 1
+        assert worker.stop() == 0
 
 
 def test_time_limits_shorten_slices(new_project, site):

@@ -15,6 +15,7 @@ from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 from billiard.process import current_process
 from celery import Celery, bootsteps, signals
 from celery.worker.control import inspect_command
+from celery.worker.state import reserved_requests
 
 from shoal.celery import drain, metrics, slices, spans
 from shoal.celery.office import SLICE, Office, offices
@@ -159,6 +160,27 @@ def _drain_before_soft_shutdown(worker: Any) -> None:
         worker.wait_for_soft_shutdown = drain_and_wait
 
 
+def _let_go_of_lost_connections(consumer: Any) -> None:
+    """Celery 5.7 with Redis ends when it uses what is left of a connection that is lost (AttributeError).
+
+    It would put unacknowledged messages back over it, and acknowledge them later. Redis keeps them, and
+    delivers them again after the visibility timeout; tickets are worth nothing by then.
+    """
+    tell = consumer.on_connection_error_after_connected
+
+    def lost(error: Exception) -> None:
+        channel: Any = getattr(consumer.task_consumer, "channel", None)
+        kept = hasattr(channel, "do_restore")  # as by Redis
+        if kept:
+            channel.do_restore = False
+        tell(error)
+        if kept:
+            for request in [*reserved_requests]:
+                request.acknowledged = True
+
+    consumer.on_connection_error_after_connected = lost
+
+
 # --- what Celery tells -----------------------------------------------------------------------
 
 
@@ -177,11 +199,12 @@ def _is_default(conf: Any, name: str) -> bool:
     return not any(name in each for each in conf.maps[:-1])
 
 
-def _first_tick(sender: Any = None, **_: Any) -> None:
+def _ready(sender: Any = None, **_: Any) -> None:
     """`sender` is the consumer."""
     worker = getattr(sender, "controller", None)
     watchdog = getattr(worker, "shoal", None)
     if worker is not None and watchdog is not None:
+        _let_go_of_lost_connections(sender)
         for office in offices(worker.app).values():
             watchdog.tick(worker, office)
 
@@ -251,7 +274,7 @@ def shoal(state: Any) -> dict[str, Any]:
 
 _RECEIVERS = (
     (signals.celeryd_init, _configure),
-    (signals.worker_ready, _first_tick),
+    (signals.worker_ready, _ready),
     (signals.worker_shutting_down, _drain),
     (signals.task_failure, _failed),
     (signals.task_revoked, _revoked),
