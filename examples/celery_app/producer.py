@@ -8,6 +8,6 @@ import sys
 from scraper import scrape
 
 first, *others = sys.argv[1:]
-print(scrape.apply_async(args=[first], priority=9))
+print(repr(scrape.apply_async(args=[first], priority=9)))
 for url in others:
-    print(scrape.delay(url))
+    print(repr(scrape.delay(url)))

@@ -78,9 +78,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_depth: int | None = None
     """Follow links at most this many steps from a seed."""
     max_pages: int | None = None
-    """Fetch at most this many pages."""
+    """Get at most this many pages; those that fail or are skipped do not count."""
     max_pages_per_host: int | None = None
-    """Fetch at most this many pages of one host."""
+    """Of one host."""
     max_queued: int | None = None
     """Links that pages have beyond so many queued ones go to the overflow, and return when there is room."""
     sitemaps: tuple[str, ...] = ()

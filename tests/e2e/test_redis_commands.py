@@ -55,6 +55,19 @@ def test_a_drained_crawl_is_finished_for_everybody(shop: Shop, site: Site):
         until(lambda: shop.stats().done == 21)
 
 
+def test_a_crawl_that_others_feed_needs_no_seeds(shop: Shop, site: Site):
+    """A worker waits for what is pushed, or works off what was; from there on it follows links."""
+    shop.scraper(site.url, allow_private=True)
+    text = shop.shoal.read("shop.py").replace(f'seeds=["{site.url}"], ', "")
+    shop.shoal.write("shop.py", text)
+    shop.client.lpush(INBOX, site.url)
+    shop.drain()
+    assert shop.stats().done == 20
+    with shop.working():
+        shop.client.lpush(INBOX, f"{site.url}?again")
+        until(lambda: shop.stats().done == 21)
+
+
 def test_a_worker_that_is_stopped_gives_back_what_it_holds(shop: Shop):
     """SIGTERM: nothing stays leased, and the next worker goes on."""
     with Site(20, latency_s=3.0) as slow:

@@ -77,11 +77,11 @@ def worker(scraper: str, **options: Any) -> int:
     """Work on a crawl together with other workers, on this machine or others.
 
     They share the frontier that --frontier names. Without --drain it goes on for ever, waiting for URLs
-    that somebody adds.
+    that somebody adds; the crawl needs no seeds of its own then.
     """
     from shoal.scraper import load
 
-    return _crawl(load(scraper), {}, (), **options)
+    return _crawl(load(scraper), {}, (), needs_seeds=False, **options)
 
 
 def _crawl(
@@ -105,6 +105,7 @@ def _crawl(
     report_to: str | None,
     fail_on_broken: bool,
     drain: bool = True,
+    needs_seeds: bool = True,
     **settings: Any,
 ) -> int:
     from shoal import local, log, words
@@ -114,7 +115,7 @@ def _crawl(
     made.change(**settings_of(**settings))
     if report_to or fail_on_broken:
         made.change(survey=True)
-    if not made.start_urls():
+    if needs_seeds and not made.start_urls():
         raise ConfigError(
             f"the crawl '{made.name}' has no seeds: write seeds=[\"http://...\"] in shoal.Crawl()"
         )

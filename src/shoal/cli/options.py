@@ -162,10 +162,13 @@ crawl_options = together(
     click.option(
         "--depth", "max_depth", type=Whole(0), metavar="N", help="Follow links at most N steps deep."
     ),
-    click.option("--max-pages", type=Whole(1), metavar="N", help="Fetch at most N pages."),
     click.option(
-        "--max-pages-per-host", type=Whole(1), metavar="N", help="Fetch at most N pages of one host."
+        "--max-pages",
+        type=Whole(1),
+        metavar="N",
+        help="Get at most N pages; those that fail or are skipped do not count.",
     ),
+    click.option("--max-pages-per-host", type=Whole(1), metavar="N", help="The same for each host."),
     click.option(
         "--max-queued", type=Whole(1), metavar="N", help="Further links that pages have wait in the overflow."
     ),
