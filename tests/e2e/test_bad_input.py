@@ -336,6 +336,8 @@ def test_an_export_that_cannot_be_written_is_refused(shoal: Shell, site: Site) -
         "folder.csv": "cannot write folder.csv: Is a directory",
         "rows.xml": "what kind of file is rows.xml? Name it *.jsonl, *.csv, *.db or *.parquet, or"
         " give --format",
+        "sqlite:": "-o sqlite: names no file: write *.jsonl, *.csv, sqlite:FILE or *.parquet",
+        "": "-o '' names no file: write *.jsonl, *.csv, sqlite:FILE or *.parquet",
     }.items():
         assert shoal("export", "-o", name, code=2).err == f"shoal: {message}\n"
     assert {name for name in shoal.files() if not name.startswith("a.shoal")} == {"folder.csv"}

@@ -100,6 +100,9 @@ def export_file(
         if format in ("sqlite", "parquet"):
             raise ConfigError(f"{format} needs a file: name it with -o")
         return _export_to_standard_output(rows, "csv" if format == "csv" else "jsonl", safe)
+    if not output.removeprefix("sqlite:"):
+        named = output or "''"
+        raise ConfigError(f"-o {named} names no file: write *.jsonl, *.csv, sqlite:FILE or *.parquet")
     kind = format or _format_of(output)
     output = output.removeprefix("sqlite:")
     if kind in ("sqlite", "parquet") and output.lower().endswith(SUFFIXES):
