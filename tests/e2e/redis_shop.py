@@ -11,6 +11,7 @@ from typing import Any
 
 import redis
 from tests.e2e.shell import PATIENCE_S, Shell
+from tests.names import pid_of
 from tests.waiting import until
 
 from shoal.frontier import Frontier, open_frontier
@@ -65,7 +66,7 @@ class Shop:
     def begun(self, pid: int) -> bool:
         """Whether this worker has announced itself."""
         names: Any = self.client.hkeys(f"shoal:{{{NAME}}}:workers")
-        return str(pid) in {name.decode().split(":")[-2] for name in names}
+        return pid in map(pid_of, names)
 
     def status(self) -> dict[str, Any]:
         return self.shoal.status(*self.place)

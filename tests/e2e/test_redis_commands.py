@@ -19,6 +19,7 @@ import redis
 from tests.e2e.redis_shop import INBOX, NAME, REJECTS, Shop
 from tests.e2e.shell import PATIENCE_S, Shell
 from tests.faults import hasty_redis
+from tests.names import pid_of
 from tests.servers import ScriptedServer, page
 from tests.services import RedisServer
 from tests.site import Site
@@ -139,7 +140,7 @@ def test_workers_are_listed_with_their_rate_until_they_die(shop: Shop):
             until(lambda: shop.begun(process.pid))
             until(lambda: [each for each in shop.status()["workers"] if each["pages_per_s"] > 0])
             [worker] = shop.status()["workers"]
-            assert worker["name"].split(":")[-2] == str(process.pid)
+            assert pid_of(worker["name"]) == process.pid
             assert (worker["concurrency"], worker["alive"]) == (16, True)
             assert began <= worker["since"] <= time.time()
             assert 10 < worker["pages_per_s"] < 5_000

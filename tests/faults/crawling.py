@@ -22,6 +22,7 @@ import psutil
 from click.testing import CliRunner
 from fastwarc import ArchiveIterator, WarcRecordType
 from tests.contract.invariants import assert_nothing_lost
+from tests.names import pid_of
 from tests.site import Site
 from warcio.checker import Checker
 
@@ -210,7 +211,7 @@ class Crawling:
 
     def at_work(self) -> set[int]:
         """The pids of the processes that hold leases."""
-        return {int(name.split(":")[-2]) for (name,) in self.ask("SELECT DISTINCT worker FROM leases")}
+        return {pid_of(name) for (name,) in self.ask("SELECT DISTINCT worker FROM leases")}
 
     def until(self, true: Callable[[], object], run: Running, seconds: float = 60.0) -> bool:
         """Wait until it is true; returns False if the run ended before."""

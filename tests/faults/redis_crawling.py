@@ -16,6 +16,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from tests.contract.invariants import assert_nothing_lost
 from tests.faults.crawling import HERE, POLL_S, SCRAPER, SHOAL, Running, read_part
+from tests.names import pid_of
 from tests.services import PostgresServer, RedisServer, S3Server
 from tests.site import Site
 
@@ -97,12 +98,12 @@ class Crew:
     def has_begun(self, run: Running) -> bool:
         """Whether this worker has announced itself, or come to its end already."""
         names = self.client.hkeys(f"shoal:{{{NAME}}}:workers")
-        return run.ended() or str(run.pid) in {name.decode().split(":")[-2] for name in names}
+        return run.ended() or run.pid in map(pid_of, names)
 
     def leases(self, run: Running) -> int:
         """How many pages this worker holds."""
         with open_frontier(self.server.url, crawl=NAME, create=False) as frontier:
-            return sum(each.leases for each in frontier.workers() if each.name.split(":")[-2] == str(run.pid))
+            return sum(each.leases for each in frontier.workers() if pid_of(each.name) == run.pid)
 
     def until(self, true: Callable[[], object], seconds: float = 60.0) -> bool:
         """Wait until it is true; returns False if all workers have ended before."""

@@ -14,7 +14,9 @@ import pytest
 from tests.faults.crawling import KINDS, Crawling, Running
 from tests.site import Site
 
+from shoal.errors import FrontierError, FrontierUnavailable
 from shoal.frontier import open_frontier
+from shoal.frontier.sqlite_recover import recover
 from shoal.model import Link
 
 pytestmark = pytest.mark.faults
@@ -151,3 +153,15 @@ def test_the_log_of_the_state_file_does_not_fill_a_small_disk(disk):
             (lease,) = frontier.lease(1, 60.0, worker="ann").leases
             frontier.release([lease.token])
         assert frontier.stats().queued == 100
+
+
+def test_a_state_file_that_has_no_room_even_to_be_read_says_so(disk, tmp_path):
+    """It is not taken for damaged."""
+    place = f"sqlite:{disk}/a.shoal"
+    with open_frontier(place, crawl="a") as frontier:
+        frontier.add([Link("http://a.test/")])
+    fill(disk)
+    with pytest.raises(FrontierUnavailable, match=r"disk I/O error \(is its disk full\?\)"):
+        open_frontier(place, crawl="a")
+    with pytest.raises(FrontierError, match=r"disk I/O error \(is its disk full\?\)"):
+        recover(f"{disk}/a.shoal", str(tmp_path / "new.shoal"))

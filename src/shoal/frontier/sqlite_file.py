@@ -95,11 +95,17 @@ def translated(path: str) -> Iterator[None]:
             raise FrontierError(f"cannot write the state file {path}: {error}") from error
         if str(error).startswith(("no such", "Could not decode")):
             raise FrontierError(_damaged(path, error)) from error
-        raise FrontierUnavailable(f"cannot write the state file {path}: {error}") from error
+        raise FrontierUnavailable(f"cannot write the state file {path}: {said_of(error)}") from error
     except sqlite3.DatabaseError as error:
         if _code(error) == sqlite3.SQLITE_NOTADB:
             raise FrontierError(f"{path} is not a state file of shoal: name another one") from error
         raise FrontierError(_damaged(path, error)) from error
+
+
+def said_of(error: BaseException) -> str:
+    """What SQLite says; it needs room even to read, and then does not say what is wrong."""
+    full = isinstance(error, sqlite3.Error) and _code(error) == sqlite3.SQLITE_IOERR
+    return f"{error} (is its disk full?)" if full else str(error)
 
 
 def _code(error: sqlite3.Error) -> int:

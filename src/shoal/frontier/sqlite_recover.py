@@ -15,7 +15,7 @@ from shoal.errors import ConfigError, FrontierError
 from shoal.frontier.history import GAINS, read_minute
 from shoal.frontier.snapshot import CrawlState, HostState, PageState, Snapshot
 from shoal.frontier.sqlite import SqliteFrontier
-from shoal.frontier.sqlite_file import APPLICATION_ID, UNREADABLE
+from shoal.frontier.sqlite_file import APPLICATION_ID, UNREADABLE, said_of
 from shoal.frontier.sqlite_move import dumped_host, dumped_page, dumped_survey
 from shoal.model import Limits, State
 from shoal.urls import fingerprint
@@ -49,7 +49,7 @@ def recover(damaged: str, target: str) -> tuple[int, int]:
         saved = [_recover_crawl(db, crawl, target) for crawl in _rows(db, "crawls")]
         pages, items = sum(pages for pages, _ in saved), sum(items for _, items in saved)
     except NONSENSE as error:
-        raise FrontierError(f"nothing can be read of {damaged}: {error}") from error
+        raise FrontierError(f"nothing can be read of {damaged}: {said_of(error)}") from error
     finally:
         db.close()
         if not pages:
