@@ -72,7 +72,8 @@ class RabbitServer(Server):
             "RABBITMQ_LOG_BASE": str(self.folder / "log-files"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "plugins"),
             "RABBITMQ_CONF_ENV_FILE": str(self.folder / "no-such-file"),
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +sbwt none",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +sbwt none"
+            " -kernel inet_dist_use_interface {127,0,0,1}",
         }
 
     def _dist_port(self) -> int:
