@@ -67,6 +67,22 @@ def test_nothing_is_tried_for_ever(run, error):
     assert run(raising(error), attempt=4)[0] == "dead"
 
 
+@pytest.mark.parametrize(
+    ("attempt", "decision", "goes_on"),
+    [(1, ("queued", "retried", 7), True), (4, ("dead", "too many retries", 0), False)],
+)
+def test_a_retry_may_be_asked_for_before_the_end(run, attempt, decision, goes_on):
+    """`throw=False`: the function goes on, and then it counts."""
+    went_on = []
+
+    def scrape(self, url):
+        went_on.append(self.retry(throw=False, countdown=7))
+        yield {"url": url}
+
+    assert run(scrape, attempt=attempt) == decision
+    assert bool(went_on) is goes_on
+
+
 @pytest.mark.parametrize("when", [float("inf"), float("nan"), 1e18, "soon"])
 def test_a_retry_that_never_comes_is_a_mistake(run, when):
     """Which is told, as any other in the function."""

@@ -176,6 +176,13 @@ def test_an_option_that_cannot_be_is_refused(scrape, option):
     assert queued(scrape) == []
 
 
+def test_what_would_pass_by_the_frontier_is_refused(scrape):
+    """Celery's own ways to run a task for many arguments in one message."""
+    for ask in (scrape.map, scrape.starmap, lambda urls: scrape.chunks(urls, 1)):
+        with pytest.raises(shoal.ConfigError, match="use map_urls"):
+            ask([URL])
+
+
 @pytest.mark.parametrize(
     ("urls", "options"), [(URL, {}), ([URL], {"priority": True}), ([URL], {"countdown": float("inf")})]
 )

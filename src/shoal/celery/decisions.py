@@ -20,7 +20,7 @@ from shoal.model import MOST_DELAY_S, Lease
 
 current_request: ContextVar[Context | None] = ContextVar("current_request", default=None)
 """The request of the function that runs here in a slice. `self.retry` notes on it what it has decided:
-"allowed" for another attempt, "given_up" after the last one."""
+"allowed" for another attempt, "postponed" if the function was to go on first, "given_up" after the last."""
 
 
 def request_for(lease: Lease, task: str) -> Context:
@@ -66,6 +66,8 @@ def _decided(request: Context, max_attempts: int) -> Iterator[None]:
     token = current_request.set(request)
     try:
         yield
+        if request.get("postponed"):
+            raise request.postponed
     except Retry as retry:
         cause = retry.exc if isinstance(retry.exc, BaseException) else None
         reason = f"retried after {type(cause).__name__}" if cause else "retried"

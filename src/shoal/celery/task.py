@@ -131,6 +131,12 @@ class ScrapeTask(Task):  # type: ignore[misc]
                 counts.rejected += len(batch) - len(links)
         return counts
 
+    def _pass_by(self, *_: Any) -> Any:
+        """Refused: one message would fetch all these URLs past the frontier."""
+        raise ConfigError(f"{self.name}.map, .starmap and .chunks have no meaning: use map_urls(urls)")
+
+    map = starmap = chunks = _pass_by
+
     def _add(self, links: list[Link]) -> int:
         return _reachable(lambda: self.office.desk().add(links))
 
@@ -220,6 +226,7 @@ class ScrapeTask(Task):  # type: ignore[misc]
     ) -> Retry:
         """Ask for another attempt: it goes back into the frontier, not before `countdown` or `eta`.
 
+        With throw=False when the function has returned; what it returns is of no account then.
         After `max_retries` raises `exc`, or MaxRetriesExceededError, and the URL becomes a dead letter.
         """
         request = current_request.get()
@@ -242,6 +249,7 @@ class ScrapeTask(Task):  # type: ignore[misc]
         retry = Retry(exc=exc, when=delay_s)
         if throw:
             raise retry from exc
+        request.update(postponed=retry)
         return retry
 
 
