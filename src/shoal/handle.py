@@ -85,7 +85,13 @@ class Sorter:
                 link = result
                 if link.depth < 1 or not link.url.startswith(("http://", "https://")):
                     link = self._complete(link, page)  # it is not from `page.links`
-                if link.meta is not None or link.delay_s or link.priority not in PRIORITIES:
+                priority = link.priority
+                if (
+                    link.meta is not None
+                    or link.delay_s
+                    or type(priority) is bool
+                    or priority not in PRIORITIES
+                ):
                     _check(link)
                 if takes_all or follows(link.url, page_url):
                     links.append(link)
@@ -116,7 +122,7 @@ def _check_names(items: Iterable[Item]) -> None:
 
 def _check(link: Link) -> None:
     """Refuse what the frontier could not keep."""
-    if link.priority not in PRIORITIES:
+    if link.priority not in PRIORITIES or isinstance(link.priority, bool):
         raise ConfigError(f"the handler gave a link with priority {link.priority}: use 0..9")
     if link.delay_s and not link.delay_s <= MOST_DELAY_S:
         raise ConfigError(f"the handler gave a link with delay_s {link.delay_s:g}: that time never comes")

@@ -248,6 +248,7 @@ BAD = {
     "no text": (Link(None), "the handler gave a bad link: Expected `str`, got `null` - at `.*url`"),  # type: ignore[arg-type]
     "priority": (Link("a", priority=10), "the handler gave a link with priority 10: use 0..9"),
     "below 0": (Link("a", priority=-1), "the handler gave a link with priority -1: use 0..9"),
+    "a bool": (Link(URL, priority=True, depth=3), "the handler gave a link with priority True: use 0..9"),
     "never": (Link("a", delay_s=inf), "the handler gave a link with delay_s inf: that time never comes"),
     "found": (Link(URL, priority=10, depth=3), "the handler gave a link with priority 10: use 0..9"),
     "a word": (Link("a", priority="9"), "Expected `int`, got `str` - at `.*priority`"),  # type: ignore[arg-type]
