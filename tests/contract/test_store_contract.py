@@ -285,11 +285,12 @@ def play(place: FilePlace, store: Store, token: int, rows: int, fate: str, torn:
 
 
 @only_cutting
-def test_a_new_store_starts_at_zero(place: Place):
-    """Nothing recorded and nothing there: the store is made, and the position is 0."""
+def test_a_new_store_starts_with_its_mark(place: Place):
+    """Nothing recorded and nothing there: the store is made, and its position says that it has no rows."""
     store = place.store()
-    with store.open(committed=lambda _: None, fresh=False) as position:
-        assert position == (store.name, 0)
+    with store.open(committed=lambda _: None, fresh=False) as (name, position):
+        assert name == store.name
+        assert position < -1
     assert place.path.exists()
 
 
@@ -315,6 +316,56 @@ def test_fresh_replaces_what_is_there(place: Place):
     place.ledger.purge()
     place.ledger.write(place.open(fresh=True), [page(3)])
     assert place.rows() == rows_of(3)
+
+
+@only_cutting
+@pytest.mark.parametrize("prepared", [False, True])
+def test_two_crawls_do_not_begin_one_file(place: Place, prepared: bool):
+    """One of them goes on, even if both have found the file empty before either writes to it."""
+    done: list[int] = []
+    refusals: list[str] = []
+    with closing(Ledger()) as other:
+        crawls = [(place.ledger, place.store()), (other, place.store())]
+        if prepared:
+            for ledger, store in crawls:
+                ledger.open(store).close()
+        opened = []
+        for crawl in crawls:
+            with suppress_refusal(refusals):
+                crawl[0].open(crawl[1])
+                opened.append(crawl)
+        for number, (ledger, store) in enumerate(opened):
+            with suppress_refusal(refusals):
+                ledger.write(store, [page(number)])
+                done.append(number)
+    assert len(done) == len(refusals) == 1
+    assert "another crawl" in refusals[0]
+    assert "name another file" in refusals[0]
+    assert place.rows() == rows_of(*done)
+
+
+@contextmanager
+def suppress_refusal(refusals: list[str]) -> Iterator[None]:
+    """Go on behind it, with what was said in the list."""
+    try:
+        yield
+    except StoreError as error:
+        refusals.append(str(error))
+
+
+@pytest.mark.parametrize("place", ["jsonl", "csv"], indirect=True)
+def test_fresh_leaves_a_file_alone_that_is_written_to(place: Place):
+    """Whoever has it open would lose the rows that it has written."""
+    store = place.open()
+    place.ledger.write(store, [page(1)])
+    later = place.open()
+    with closing(Ledger()) as other, pytest.raises(StoreError, match=r"another crawl is writing to .*stop"):
+        other.open(place.store(), fresh=True)
+    assert place.rows() == rows_of(1)
+    later.close()
+    store.close()
+    place.ledger.write(place.open(fresh=True), [page(2)])
+    assert place.rows() == rows_of(2)
 
 
 @only_cutting

@@ -26,6 +26,8 @@ from tests.redis_servers import Sentinel, drop_connections
 from tests.services import RedisServer
 from tests.site import Site
 
+from shoal.store import lock
+
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
 
 PAGES = 2_000
@@ -320,9 +322,9 @@ def stop_outside_a_write(crew: Crew, run: Running) -> None:
 
 
 def _locked(path: Path) -> bool:
-    with path.open("rb") as file:
+    with path.open("r+b") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, lock.ALONE)
         except BlockingIOError:
             return True
         return False

@@ -14,6 +14,8 @@ import pytest
 from tests.faults.crawling import KINDS, Crawling, Running
 from tests.site import Site
 
+from shoal.store import lock
+
 pytestmark = pytest.mark.faults
 
 SHORT = ("hasty.py", "LEASE_S=1.2,TEND_S=0.4")
@@ -68,9 +70,9 @@ def _locked(crawling: Crawling) -> bool:
 
 
 def _file_locked(path: Path) -> bool:
-    with path.open("rb") as file:
+    with path.open("r+b") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, lock.ALONE)
         except BlockingIOError:
             return True
         return False

@@ -22,11 +22,15 @@ A store that many machines share cannot keep all others out for so long. It repl
 ends, with or without items, takes away all rows that lower tokens have brought for it, and what a lower
 token brings later is not taken. There rows of a lost lease stay until their page ends after all, and the
 position never moves: it tells the rows of this crawl from those of another one with its name.
+
+As long as a crawl has no rows in a file, its position is minus a number that was drawn for it, its mark:
+so two crawls that begin together do not both take the empty file for theirs.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
@@ -87,6 +91,15 @@ class Store(ABC):
     @abstractmethod
     def close(self) -> None:
         """Let go of the store; it may be opened again."""
+
+
+MARKS = 2**48
+"""All marks are below it; frontiers may keep numbers as doubles."""
+
+
+def drawn_mark() -> int:
+    """A number from 2 on, for one crawl in one place: a frontier may take -1 for no position."""
+    return 2 + secrets.randbelow(MARKS - 2)
 
 
 def absolute(path: str | os.PathLike[str]) -> str:

@@ -44,7 +44,7 @@ class CsvStore(FileStore):
 
     def _start(self, position: int | None, fresh: bool) -> int:
         start = super()._start(position, fresh)
-        if start:
+        if start > 0:
             self._require(self._fields, self._read_header())
         return start
 

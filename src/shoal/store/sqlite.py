@@ -9,9 +9,13 @@ text, integers beyond 64 bits text, true and false 1 and 0. The columns with an 
 its rows, all of them; rows with a lower token never replace those with a higher one. A page that was visited
 again and is gone loses them; one that has not changed keeps them, with another `last_seen`.
 
-The rows of several crawls may stand in one file, and several processes may write to it. With `sync` a
-power cut costs what a crash costs: pages that were not committed are done again. Without it a power cut
-may take rows that the frontier remembers as committed; opening the store then says that rows are missing.
+Several processes may write to one file, and several crawls, if their names differ. As long as a crawl has
+no rows, its position is minus its mark, which is in the file, too: of two crawls with one name that begin
+together the later one goes on.
+
+With `sync` a power cut costs what a crash costs: pages that were not committed are done again. Without it a
+power cut may take rows that the frontier remembers as committed; opening the store then says that rows are
+missing.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from pathlib import Path
 
 from shoal.errors import StoreError, StoreUnavailable
 from shoal.model import Lease, Outcome
-from shoal.store.base import Committed, Position, Store, absolute
+from shoal.store.base import Committed, Position, Store, absolute, drawn_mark
 from shoal.store.encode import to_cell, to_item
 
 BUSY_S = 30.0
@@ -38,6 +42,7 @@ _SCHEMA = (
     )""",
     "CREATE UNIQUE INDEX IF NOT EXISTS items_by_page ON items (_crawl, _fingerprint, _idx)",
     "CREATE TABLE IF NOT EXISTS shoal_positions (crawl TEXT PRIMARY KEY, position INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS shoal_marks (crawl TEXT PRIMARY KEY, mark INTEGER NOT NULL)",
 )
 _FOR_NOW = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}
 
@@ -60,12 +65,15 @@ class SqliteStore(Store):
     @contextmanager
     def open(self, *, committed: Committed, fresh: bool) -> Iterator[Position]:
         """See `Store.open`."""
-        if not fresh and not os.access(self.path, os.F_OK) and committed(self.name):
+        if not fresh and not os.access(self.path, os.F_OK) and (committed(self.name) or 0) > 0:
             raise self._rows_missing()
         try:
             self._connect()
+            if fresh:
+                with self._transaction():
+                    self._empty()
             with self._transaction():
-                yield self.name, self._start(committed(self.name), fresh)
+                yield self.name, self._start(None if fresh else committed(self.name))
         except BaseException:
             self.close()
             raise
@@ -100,21 +108,27 @@ class SqliteStore(Store):
         self._run("PRAGMA journal_mode = WAL")
         self._run(f"PRAGMA synchronous = {'FULL' if self._sync else 'NORMAL'}")
 
-    def _start(self, position: int | None, fresh: bool) -> int:
+    def _make(self) -> None:
         for statement in _SCHEMA:
             self._run(statement)
+
+    def _empty(self) -> None:
+        self._make()
+        for table in ("items WHERE _crawl", "shoal_positions WHERE crawl", "shoal_marks WHERE crawl"):
+            self._run(f"DELETE FROM {table} = ?", (self._crawl,))
+
+    def _start(self, position: int | None) -> int:
+        """Where this crawl goes on, whose position is `position`; None: it has none yet."""
+        self._make()
         self._widen(self._fields)
-        if fresh:
-            self._run("DELETE FROM items WHERE _crawl = ?", (self._crawl,))
-        elif position is not None:
-            return self._cut(position)
-        elif self._number("SELECT 1 FROM items WHERE _crawl = ? LIMIT 1", (self._crawl,)):
-            raise StoreError(
-                f'{self.path} holds rows of another crawl that is called "{self._crawl}" too: '
-                "name another file, or replace them with --fresh"
-            )
-        self._record(0)
-        return 0
+        if position is None:
+            if self._number("SELECT 1 FROM items WHERE _crawl = ? LIMIT 1", (self._crawl,)):
+                raise self._foreign("holds rows")
+            position = -drawn_mark()
+            self._run("DELETE FROM shoal_marks WHERE crawl = ?", (self._crawl,))
+        self._run("INSERT OR IGNORE INTO shoal_marks VALUES (?, ?)", (self._crawl, max(-position, 0)))
+        self._run("INSERT OR IGNORE INTO shoal_positions VALUES (?, 0)", (self._crawl,))
+        return self._cut(position)
 
     def _append(self, outcomes: Sequence[Outcome], committed: Committed) -> int:
         """Add the rows; returns where they end, in a transaction that keeps all others from writing.
@@ -136,12 +150,17 @@ class SqliteStore(Store):
         """Drop what nobody committed; returns the position."""
         if position is None:
             raise StoreError(f"the crawl that wrote {self.path} was removed meanwhile: start it again")
+        if position < 0 and position != -self._number(
+            "SELECT mark FROM shoal_marks WHERE crawl = ?", (self._crawl,)
+        ):
+            raise self._foreign("is to hold the rows")
+        start = max(position, 0)
         end = self._number("SELECT position FROM shoal_positions WHERE crawl = ?", (self._crawl,))
-        if end < position or not os.access(self.path, os.F_OK):
+        if end < start or not os.access(self.path, os.F_OK):
             raise self._rows_missing()
-        if end > position:
-            self._run("DELETE FROM items WHERE _position > ? AND _crawl = ?", (position, self._crawl))
-            self._record(position)
+        if end > start:
+            self._run("DELETE FROM items WHERE _position > ? AND _crawl = ?", (start, self._crawl))
+            self._record(start)
         return position
 
     def _insert(self, outcomes: Sequence[Outcome], start: int) -> int:
@@ -241,6 +260,12 @@ class SqliteStore(Store):
         if code == sqlite3.SQLITE_CANTOPEN:
             reason = _objection(self.path) or reason
         return (StoreUnavailable if code in _FOR_NOW else StoreError)(f"cannot write {self.path}: {reason}")
+
+    def _foreign(self, rows: str) -> StoreError:
+        return StoreError(
+            f'{self.path} {rows} of another crawl that is called "{self._crawl}" too: '
+            "name another file, or replace them with --fresh"
+        )
 
     def _rows_missing(self) -> StoreError:
         return StoreError(
