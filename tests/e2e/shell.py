@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -88,9 +89,13 @@ class Shell:
         return dict(found)
 
     def write(self, name: str, text: str) -> Path:
-        """Make a file in the folder, indented text moved to the left."""
+        """Make a file in the folder, indented text moved to the left.
+
+        What Python has compiled goes: it takes the first of two files of one size and second for the other.
+        """
         path = self.folder / name
         path.write_text(textwrap.dedent(text), encoding="utf-8")
+        shutil.rmtree(path.with_name("__pycache__"), ignore_errors=True)
         return path
 
     def read(self, name: str) -> str:

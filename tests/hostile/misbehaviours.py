@@ -136,7 +136,7 @@ CONNECTIONS = {
     "closed after the request": _dead("connection reset", NOTHING),
     "reset after the request": _dead("connection reset", _says(RESET)),
     "reset in the head": _dead("connection reset", _says(OK, RESET)),
-    "an answer without reading the request": _done(_says(Pause(0.2), OK + b"\r\nhello"), door="rude"),
+    "an answer without reading the request": _done(_says(Pause(2), OK + b"\r\nhello"), door="rude"),
     "another protocol: SSH": _dead(
         "broken HTTP or connection reset", _says(b"SSH-2.0-OpenSSH_9.2\r\n", Pause(5)), door="rude"
     ),
