@@ -15,6 +15,10 @@ fetches. Once it has crept well below, that mark is forgotten.
 
 What began before the last trouble was noticed tells nothing new: eight fetches that fail together count once.
 After 3 troubles in a row a host counts as down: it is paused, longer each time, and probed with one page.
+
+A few pages that a server cannot give come back again and again, and tell nothing about the others. So a page
+that fails again is no news as long as the page before it was fine, and never brings a delay; and a host that
+is down is probed with a page that was never tried, if there is one.
 """
 
 from __future__ import annotations
@@ -63,20 +67,25 @@ WELL = Caution()
 """Of most hosts there is nothing to remember."""
 
 
-def learn(caution: Caution, sign: Sign, began: float, now: float, limits: Limits) -> Caution:
-    """The caution after an attempt that began at `began` and ended with `sign`; the same if it is no news."""
+def learn(
+    caution: Caution, sign: Sign, began: float, now: float, limits: Limits, *, again: bool = False
+) -> Caution:
+    """The caution after an attempt that began at `began` and ended with `sign`; the same if it is no news.
+
+    again: the page had failed before.
+    """
     if not sign or began < caution.since or (sign == "fine" and caution is WELL):
         return caution
-    return (
-        _recover(caution, limits.per_host)
-        if sign == "fine"
-        else _slow_down(caution, sign, now, limits.per_host)
-    )
+    if sign == "fine":
+        return _recover(caution, limits.per_host)
+    if sign == "failing" and again and not caution.failures:
+        return caution
+    return _slow_down(caution, sign, now, limits.per_host, again=again)
 
 
-def _slow_down(caution: Caution, sign: Sign, now: float, per_host: int) -> Caution:
+def _slow_down(caution: Caution, sign: Sign, now: float, per_host: int, *, again: bool) -> Caution:
     failures, before = caution.failures + 1, min(caution.at_once or per_host, per_host)
-    stubborn = before == 1 and failures < DOWN  # once it is down its pauses do more
+    stubborn = before == 1 and failures < DOWN and not again  # once it is down its pauses do more
     return Caution(
         failures=failures,
         delay_s=_longer(caution) if sign == "busy" or stubborn else caution.delay_s,
@@ -137,7 +146,7 @@ def pause_s(caution: Caution, sign: Sign, asked_s: float, limits: Limits) -> flo
 
 def at_once(caution: Caution, latency_s: float, limits: Limits) -> int:
     """How many links of the host may be fetched at once, between 1 and `per_host`."""
-    if caution.failures >= DOWN:
+    if is_down(caution):
         return 1
     most = limits.per_host
     if not limits.adapt:
@@ -147,6 +156,11 @@ def at_once(caution: Caution, latency_s: float, limits: Limits) -> int:
     if latency_s > PROMPT_S:
         most = min(most, max(1, int(limits.per_host * PROMPT_S / latency_s)))
     return most
+
+
+def is_down(caution: Caution) -> bool:
+    """Whether the host is only probed."""
+    return caution.failures >= DOWN
 
 
 def delay_s(caution: Caution, limits: Limits) -> float:

@@ -149,6 +149,8 @@ class Oracle:
         equals = [page for page in due if page.link.priority == top]
         moved, others = [p for p in equals if p.moved], [p for p in equals if not p.moved]
         first = next((page for page in others if not page.loose), None)
+        if caution.is_down(self.hosts[host].caution):
+            moved += [page for page in equals if not page.attempts]
         return moved + ([p for p in others if not p.fresh] or [p for p in others if p.loose or p is first])
 
     def permitted(self, now):
@@ -354,7 +356,9 @@ class Oracle:
         if outcome.crawl_delay_s is not None:
             host.crawl_delay_s = outcome.crawl_delay_s
         before = host.caution
-        host.caution = caution.learn(before, outcome.sign, began, now, self.limits)
+        host.caution = caution.learn(
+            before, outcome.sign, began, now, self.limits, again=outcome.lease.attempt > 1
+        )
         if host.caution is not before and host.caution.failures:
             pause_s = caution.pause_s(host.caution, outcome.sign, pause_s, self.limits)
         if pause_s:

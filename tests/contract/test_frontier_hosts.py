@@ -121,6 +121,26 @@ def test_a_host_that_is_down_is_paused_and_probed_with_one_page(frontier):
     assert len(lease(frontier, at=at + 1)) == 1
 
 
+def test_a_host_that_is_down_is_probed_with_a_page_that_was_never_tried(frontier):
+    """It may be up, and only the pages that failed are bad; these come first otherwise."""
+    frontier.configure(Limits(host_give_up=0))
+    fetch(frontier, A, sign="fine")
+    add(frontier, *pages_of(A, 3))
+    at, tried = NOW, []
+    for _ in range(6):
+        (page,) = lease(frontier, 1, at=at)
+        tried.append(page.link.url)
+        commit(frontier, Outcome(page, "queued", sign="failing", reason="trouble", retry_s=1), at=at)
+        at = max(at + 60, host_of(frontier, A).paused_until or 0)
+    first, *others = dict.fromkeys(tried)
+    assert tried[:3] == [first] * 3
+    assert tried[3:5] == others
+    assert len(others) == 2
+    (page,) = lease(frontier, 1, at=at)
+    commit(frontier, done(page, sign="fine"), at=at)
+    assert host_of(frontier, A).failures == 0
+
+
 def test_limits_turn_caution_off(frontier):
     """`adapt=False`, from the next lease on."""
     fetch(frontier, A, sign="fine")

@@ -12,7 +12,7 @@ from itertools import pairwise
 import pytest
 from tests.e2e.redis_shop import Shop
 from tests.e2e.shell import PATIENCE_S, Shell
-from tests.servers import Reply, Request, ScriptedServer, page
+from tests.servers import RESET, Reply, Request, ScriptedServer, Step, page, reply
 from tests.services import RedisServer
 from tests.site import Site
 from tests.troubled import NUISANCES, Limiter, assert_little_lost
@@ -80,6 +80,20 @@ def test_a_host_that_comes_back_is_crawled_to_its_end(shoal: Shell) -> None:
     assert shoal("dead").out == ""
     assert len(early) < 20
     assert max(later - earlier for earlier, later in pairwise(early)) >= 0.4
+
+
+@pytest.mark.parametrize("bad", [b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nhello", RESET])
+def test_bad_pages_do_not_cost_the_good_ones_of_their_host(shoal: Shell, bad: Step) -> None:
+    """However often they fail in a row: the host is there."""
+    paths = [f"/{number}" for number in range(12)]
+    links = page("".join(f'<a href="{path}">x</a>' for path in paths).encode())
+    replies = {"/": links} | {path: reply(bad) for path in paths[:3]} | dict.fromkeys(paths[3:], links)
+    with ScriptedServer(replies) as server:
+        settings = {"per_host": 1, "host_pause_s": 0.1, "host_give_up": 4, "retry_delay_s": 0.01}
+        _scraper(shoal, [server.url("/")], obey_robots=False, **settings)
+        shoal("run", "shop.py")
+        assert {row["url"] for row in shoal.rows()} == {server.url(path) for path in ["/", *paths[3:]]}
+    assert len(shoal("dead", "--json").objects) == 3
 
 
 def test_robots_txt_that_cannot_be_had_counts_for_the_host(shoal: Shell) -> None:

@@ -54,6 +54,16 @@ def test_a_failing_host_gets_a_delay_only_when_there_is_no_other_way() -> None:
     assert _allowed(_after(["failing"], Limits(per_host=1)), Limits(per_host=1)) == (1, 0.125)
 
 
+def test_a_page_that_fails_again_tells_of_its_host_only_after_another_failure() -> None:
+    """It may be the page; and never it brings a delay. A host that asks for less is heard each time."""
+    for caution in (WELL, _after(["failing", "fine"])):
+        assert learn(caution, "failing", 9.0, 9.1, LIMITS, again=True) is caution
+        assert learn(caution, "busy", 9.0, 9.1, LIMITS, again=True).failures == 1
+    failed = _after(["failing"], Limits(per_host=1))
+    again = learn(failed, "failing", 9.0, 9.1, LIMITS, again=True)
+    assert (again.failures, again.delay_s) == (2, failed.delay_s)
+
+
 def test_what_fails_together_counts_once() -> None:
     """Attempts that began before the last trouble was noticed tell nothing new, good or bad."""
     caution = learn(WELL, "busy", 0.0, 10.0, LIMITS)

@@ -227,7 +227,7 @@ class HostRow:
         if outcome.crawl_delay_s is not None:
             self._told(outcome.crawl_delay_s, limits)
         before = self.caution
-        after = caution.learn(before, outcome.sign, began, now, limits)
+        after = caution.learn(before, outcome.sign, began, now, limits, again=outcome.lease.attempt > 1)
         pause_s = outcome.pause_s
         if after is not before:
             self.caution = after

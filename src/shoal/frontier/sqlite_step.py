@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from shoal.caution import GIVEN_UP, WELL, given_up_after
+from shoal.caution import GIVEN_UP, WELL, given_up_after, is_down
 from shoal.errors import FrontierError
 from shoal.frontier.base import AT_ONCE, Sift, check_link
 from shoal.frontier.history import GAINS, MINUTES, in_ms, minute_of, pack_minute, read_minute, window
@@ -445,13 +445,14 @@ class Step:
 
     def _next_pages(self, host: HostRow, limit: int) -> deque[_Row]:
         """What the host may give at most, and one more: its head afterwards."""
-        return deque(
-            self.db.execute(
-                f"SELECT {_NEXT} FROM pages WHERE host = ? AND state = 'queued' AND not_before IS NULL"
-                " ORDER BY priority DESC, fresh, id LIMIT ?",
-                (host.id, min(host.room(self.limits), limit) + 1),
-            )
-        )
+        most = min(host.room(self.limits), limit) + 1
+        queued = f"SELECT {_NEXT} FROM pages WHERE host = ? AND state = 'queued' AND not_before IS NULL"
+        pages = deque(self.db.execute(f"{queued} ORDER BY priority DESC, fresh, id LIMIT ?", (host.id, most)))
+        if is_down(host.caution):
+            untried = f"{queued} AND priority = ? AND fresh ORDER BY id DESC LIMIT 1"
+            for page in self.db.execute(untried, (host.id, host.head)).fetchall():
+                pages = deque([page, *(other for other in pages if other != page)])
+        return pages
 
     def _lease_page(self, host: HostRow, page: _Row) -> Lease:
         _, mark, url, priority, depth, attempts, losses, extra, visit, added_at = page

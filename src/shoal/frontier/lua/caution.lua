@@ -21,12 +21,12 @@ local function shorter(delay, refused)
   return delay, refused
 end
 
-local function slow_down(caution, sign)
+local function slow_down(caution, sign, again)
   local failures, delay, refused, at_once, _, _, good = unpack(caution or {0, 0, 0, 0, 0, 0, 0})
   local per_host = limits.per_host or 8
   local before = math.min(at_once == 0 and per_host or at_once, per_host)
   failures = failures + 1
-  local stubborn = before == 1 and failures < DOWN
+  local stubborn = before == 1 and failures < DOWN and not again
   local after = (sign == 'busy' or stubborn) and longer(delay, refused, good) or delay
   if sign == 'busy' then refused = delay end
   return {failures, after, refused, failures >= DOWN and 1 or math.max(1, math.floor(before / 2)), 0, now, 0}
@@ -51,8 +51,8 @@ local function pause_after(failures, sign, asked)
 end
 
 -- What the end of an attempt tells about its host: as `HostRow.learn` in sqlite_rows.py.
--- crawl_delay: -1 = not told; asked: for how long a pause the host asks
-local function learn(h, sign, began, elapsed, crawl_delay, asked)
+-- again: the page had failed before; crawl_delay: -1 = not told; asked: for how long a pause the host asks
+local function learn(h, sign, again, began, elapsed, crawl_delay, asked)
   h.started = math.max(h.started, began)
   if sign ~= 'failing' then
     h.known = 1
@@ -63,8 +63,9 @@ local function learn(h, sign, began, elapsed, crawl_delay, asked)
     h.crawl_delay = among and math.max(h.crawl_delay, crawl_delay) or crawl_delay
   end
   local is_news = sign ~= '' and not (h.caution and began < h.caution[6])
+  if sign == 'failing' and again and not (h.caution and h.caution[1] > 0) then is_news = false end
   if is_news and sign ~= 'fine' then
-    h.caution = slow_down(h.caution, sign)
+    h.caution = slow_down(h.caution, sign, again)
     asked = pause_after(h.caution[1], sign, asked)
   elseif is_news and h.caution then
     h.caution = recover(h.caution)

@@ -31,7 +31,7 @@ for at, lease in ipairs(whole and end_leases(tokens, kept) or {}) do
   local _, state, reason, error, status, retry_s, age_s, elapsed_s, size, crawl_delay, sign, pause_s, items, visit =
     unpack(outcomes[at])
   local h, link = host(lease.host), lease.link
-  learn(h, sign, now - age_s, elapsed_s, crawl_delay, pause_s)
+  learn(h, sign, link[3] > 0, now - age_s, elapsed_s, crawl_delay, pause_s)
   count_errors(h, state == 'queued' or state == 'dead')
   count('fetches', 1)
   count('size_bytes', size)

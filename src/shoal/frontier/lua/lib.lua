@@ -172,9 +172,11 @@ local function delay_of(h) return math.max(h.set_delay or limits.delay_s or 0, h
 
 local DOWN, PROMPT_S = 3, 1  -- see shoal/caution.py
 
+local function is_down(h) return h.caution and h.caution[1] >= DOWN end
+
 local function at_once(h)
   local most = limits.per_host or 8
-  if h.known == 0 or delay_of(h) > 0 or h.caution and h.caution[1] >= DOWN then return 1 end
+  if h.known == 0 or delay_of(h) > 0 or is_down(h) then return 1 end
   if limits.adapt == false then return most end
   local prompt = most
   if h.latency > PROMPT_S then prompt = math.max(1, math.floor(most * PROMPT_S / h.latency)) end
@@ -480,11 +482,14 @@ local function take_back(tokens)
   return #tokens
 end
 
+-- Whether the link at the end of a queue, where those stand that were never tried, is one.
+local function ends_untried(queued) return unpack_(call('LINDEX', queued, -1))[3] == 0 end
+
 -- Take the next link of a host out of its queue: its priority, and its LINK packed and unpacked.
 local function next_link(name, h)
   local priority = h.head
   local queued = queue_key(name, priority)
-  local packed = call('LPOP', queued)
+  local packed = call(is_down(h) and ends_untried(queued) and 'RPOP' or 'LPOP', queued)
   local link = unpack_(packed)
   h.queued = h.queued - 1
   count_queued(priority, -1, false, link[3] > 0, link[5])
