@@ -162,6 +162,11 @@ class Bench:
         opened.close()
 
 
+def longest_s(slice_s: float, grace_s: float) -> float:
+    """A visit that takes longer, from the start of a slice on, could not be finished in any other."""
+    return slice_s + grace_s / 2
+
+
 class Ends:
     """When a slice has to lease no more, and when to give back what is not done by then."""
 
@@ -177,8 +182,7 @@ class Ends:
 
         draining: whether to end soon; drain_s: what has begun by then may take so long.
         """
-        self.longest_s = slice_s + grace_s / 2
-        """A visit that takes longer, from the start of the slice on, could not be finished in any other."""
+        self.longest_s = longest_s(slice_s, grace_s)
         self._draining = draining
         self._leave_at = time.monotonic() + slice_s
         self._stop_at = self._leave_at + grace_s

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from math import inf
 
-from shoal.errors import LoginFailed, ShoalError
+from shoal.errors import LoginFailed, ShoalError, StoreError
 from shoal.frontier.tickets import Pace, Ticket
 from shoal.liveness import worker_name
 from shoal.local import Job
@@ -72,7 +72,7 @@ class TicketBench:
         )
         try:
             done = self._bench.work(owner, ends, Beats(partial(desk.beat, ticket, owner), self._pace.beat_s))
-        except LoginFailed as error:
+        except (LoginFailed, StoreError) as error:
             self._pause(desk, error)
             done = {}
         except BaseException as error:
@@ -81,13 +81,14 @@ class TicketBench:
         patiently(partial(desk.end, ticket, owner, again=not draining()), self._pace.running_s)
         return done
 
-    def _pause(self, desk: Desk, error: LoginFailed) -> None:
-        """Others would try to log in, too, slice after slice, until the account is locked."""
+    def _pause(self, desk: Desk, error: ShoalError) -> None:
+        """The next slice would fail, too, and the ones after it: of a login, until the account is locked."""
         log.critical(
             "%s; the crawl '%s' is paused: `shoal resume` lets it go on", error, self._job.crawl.name
         )
         patiently(desk.frontier.pause, self._pace.running_s)
-        self._bench.close()  # the next slice is to log in anew
+        with suppress(ShoalError):
+            self._bench.close()  # the next slice is to log in anew, and to open the store
 
     def _give_up(self, ticket: Ticket, *, in_order: bool) -> None:
         """in_order: the worker has wound up. Otherwise what is open may be in the middle of something."""

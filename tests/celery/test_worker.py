@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections import Counter
 
 import pytest
@@ -37,6 +38,11 @@ def rows(project):
 def assert_all_once(project, site):
     """Every page was fetched once and has one row."""
     assert site.fetches() == Counter(site.urls)
+    assert_a_row_each(project, site)
+
+
+def assert_a_row_each(project, site):
+    """However often each page was fetched."""
     assert Counter(row["id"] for row in rows(project)) == Counter(row["id"] for row in site.rows().values())
     stats = project.stats()
     assert (stats.done, stats.queued, stats.leased, stats.dead) == (site.pages, 0, 0, 0)
@@ -174,7 +180,43 @@ def test_time_limits_shorten_slices(new_project, site):
     worker = project.worker("-c", "1").ready()
     project.finish()
     assert "imeLimitExceeded" not in worker.said()
+    assert "a page of the crawl 'scrape' may take 1.8 s and not 35.0 s, its handler included" in worker.said()
     assert_all_once(project, site)
+
+
+def test_time_limits_of_the_command_line_shorten_slices_too(new_project, site):
+    """As those of the app do."""
+    project = new_project(f"PLACE['pace'] = shoal.celery.Pace()\n{FOLLOW}")
+    project.module.scrape.delay(site.url)
+    worker = project.worker("-c", "1", "--soft-time-limit=4", "--time-limit=8").ready()
+    project.finish()
+    assert "imeLimitExceeded" not in worker.said()
+    assert "a page of the crawl 'scrape' may take 1.8 s and not 35.0 s, its handler included" in worker.said()
+    assert_all_once(project, site)
+
+
+def test_a_store_that_cannot_be_used_pauses_the_crawl(new_project, site):
+    """With one line from each process that says why; when that is mended, it goes on and nothing is lost."""
+    project = new_project(FOLLOW.replace("per_host=32", "delay_s=0.01"))
+    project.module.scrape.delay(site.url)
+    worker = project.worker("-c", "2").ready()
+    frontier = project.office.desk().frontier
+    until(lambda: frontier.stats().done > 20, 30, "some pages")
+    frontier.pause()
+    until(lambda: not frontier.stats().leased, 30, "what had begun")
+    kept = project.rows.read_bytes()
+    project.rows.unlink()
+    frontier.resume()
+    until(lambda: frontier.stats().paused and not frontier.stats().leased, 30, "the pause")
+    time.sleep(3.0)
+    said = worker.said()
+    assert "rows are missing from rows.jsonl that this crawl had written" in said
+    assert 1 <= said.count("the crawl 'scrape' is paused: `shoal resume` lets it go on") <= 2
+    assert "Traceback" not in said
+    project.rows.write_bytes(kept)
+    frontier.resume()
+    project.finish()
+    assert_a_row_each(project, site)
 
 
 def test_inspect_shows_slices_and_what_they_have_done(new_project, site):

@@ -47,17 +47,16 @@ def register(app: Celery, name: str) -> None:
 def _run(self: Task, crawl: str, slot: int, generation: int) -> dict[str, int] | str:
     """Work for one slice; returns how many pages ended in which state."""
     office = office_of(self.app, crawl)
-    slice_s, grace_s = _times(self, office)
+    hard, soft = self.request.timelimit or (None, None)
+    slice_s, grace_s = times(office, hard or self.time_limit, soft or self.soft_time_limit)
     ends = office.bench().run(
         Ticket(slot, generation), draining=drain.is_set, slice_s=slice_s, grace_s=grace_s
     )
     return STALE if ends is None else ends
 
 
-def _times(task: Task, office: Office) -> tuple[float, float]:
-    """How long to lease, and how long what has begun may take then: all before any limit of Celery."""
-    hard, soft = task.request.timelimit or (None, None)
-    hard, soft = hard or task.time_limit, soft or task.soft_time_limit
+def times(office: Office, hard: float | None, soft: float | None) -> tuple[float, float]:
+    """How long to lease, and how long what has begun may take then: all before any time limit of Celery."""
     limits_s = [hard - BEFORE_HARD_S if hard else None, soft - BEFORE_SOFT_S if soft else None]
     whole_s = max(1.0, min((each for each in limits_s if each is not None), default=float("inf")))
     grace_s = min(office.pace.drain_s, whole_s / 4)

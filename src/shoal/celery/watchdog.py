@@ -24,6 +24,7 @@ from shoal.errors import FrontierUnavailable, ShoalError, StoreUnavailable
 from shoal.frontier.tickets import Ticket
 from shoal.liveness import worker_name
 from shoal.local import prepare
+from shoal.slice import longest_s
 
 GREEN = ("gevent", "eventlet")
 SETTINGS = {
@@ -73,6 +74,7 @@ class Watchdog(bootsteps.StartStopStep):  # type: ignore[misc]
         metrics.announce(metrics_port, metrics_host)
         spans.announce(otel)
         worker.shoal = self
+        _tell_limits(worker)
         _drain_before_soft_shutdown(worker)
 
     def start(self, worker: Any) -> None:
@@ -136,6 +138,23 @@ def capacity(worker: Any, queue: str) -> int | None:
     if worker.pool_cls.__module__.endswith(".solo"):
         return 1
     return int(worker.max_concurrency if worker.autoscale else worker.pool.num_processes)
+
+
+def _tell_limits(worker: Any) -> None:
+    """Those of its command line hold for the app, as slices see it; and say what they leave of the time."""
+    conf = worker.app.conf
+    conf.task_time_limit, conf.task_soft_time_limit = worker.time_limit, worker.soft_time_limit
+    for office in offices(worker.app).values():
+        usual_s = longest_s(*slices.times(office, None, None))
+        left_s = longest_s(*slices.times(office, worker.time_limit, worker.soft_time_limit))
+        if left_s < usual_s:
+            log.warning(
+                "time limits: a page of the crawl '%s' may take %.1f s and not %.1f s, its handler included;"
+                " what takes longer fails",
+                office.name,
+                left_s,
+                usual_s,
+            )
 
 
 def _safely(office: Office, work: Callable[[Any], None]) -> None:
