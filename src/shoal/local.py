@@ -418,6 +418,8 @@ class _Parent:
         os.set_blocking(self._said, False)
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._children: dict[int, BaseProcess] = {}  # by their numbers
+        self._halted: set[BaseProcess] = set()  # that has been told
+        self._ending = False  # one has ended because the crawl is finished
         self._stopped = False
 
     def run(self) -> bool:
@@ -432,6 +434,7 @@ class _Parent:
                 self._watch.show(frontier)
             self._pass_on()
             self._replace_the_dead()
+            self._tell_of_the_halted()
         self._pass_on()
         return self._stopped
 
@@ -478,6 +481,7 @@ class _Parent:
     def _replace_the_dead(self) -> None:
         for number in [number for number, child in self._children.items() if not child.is_alive()]:
             child = self._children.pop(number)
+            self._ending = self._ending or child.exitcode == 0
             if child.exitcode == FAILED:
                 for other in self._children.values():
                     other.terminate()
@@ -489,9 +493,32 @@ class _Parent:
                     reap_dead(frontier)
                 self._fork(number)
 
+    def _tell_of_the_halted(self) -> None:
+        """One that somebody has stopped (SIGSTOP) would be waited for without end; it has nothing to lose."""
+        halted = {number: child for number, child in self._children.items() if _is_halted(child)}
+        for child in halted.values():
+            if child not in self._halted:
+                log.warning("worker %s is stopped: `kill -CONT %s` lets it go on", child.pid, child.pid)
+        self._halted.update(halted.values())
+        if (self._ending or self._stopped) and len(halted) == len(self._children):
+            for number, child in halted.items():
+                log.warning("worker %s was killed: it was still stopped when all others had ended", child.pid)
+                child.kill()
+                child.join()
+                del self._children[number]
+
     def _stop(self, *_: object) -> None:
         for child in self._children.values():
             child.kill() if self._stopped else child.terminate()
         if self._stopped:
             os._exit(INTERRUPTED)
         self._stopped = True
+
+
+def _is_halted(child: BaseProcess) -> bool:
+    """Whether a child of ours is stopped just now, and not ended."""
+    assert child.pid is not None
+    try:
+        return os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:  # it has ended, and was waited for
+        return False

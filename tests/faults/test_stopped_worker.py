@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import signal
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.faults.crawling import KINDS, Crawling, Running
+from tests.faults.crawling import KINDS, Crawling
 from tests.site import Site
 
 from shoal.store import lock
@@ -37,7 +38,7 @@ def test_a_late_commit_is_refused(new_crawling, site, kind, until_the_end):
     crawling = new_crawling(site, kind, "--concurrency", 6)
     zombie = crawling.start(*NEGLECTFUL)
     crawling.until(lambda: crawling.done() > 5 and crawling.at_work(), zombie)
-    stop_outside_a_transaction(crawling, zombie)
+    stop_outside_a_transaction(crawling, zombie.signal)
     other = crawling.start(*SHORT)
     if until_the_end:
         assert other.wait() == 0
@@ -51,14 +52,34 @@ def test_a_late_commit_is_refused(new_crawling, site, kind, until_the_end):
     crawling.assert_finished()
 
 
-def stop_outside_a_transaction(crawling: Crawling, run: Running) -> None:
-    """Stop it while it holds leases and no lock: those who hold a lock make all others wait."""
+@pytest.mark.parametrize("told", [False, True])
+def test_a_command_does_not_wait_for_a_worker_that_is_stopped(new_crawling, site, told):
+    """It names the process, and when all others have ended it ends, too, of itself or when it is told to."""
+    crawling = new_crawling(site, "jsonl", "--processes", 2, "--concurrency", 3)
+    run = crawling.start(*SHORT)
+    crawling.until(lambda: crawling.done() > 5 and len(run.members()) == 3, run)
+    zombie = max(run.members())
+    stop_outside_a_transaction(crawling, lambda number: os.kill(zombie, number))
+    crawling.until(
+        lambda: f"worker {zombie} is stopped: `kill -CONT {zombie}` lets it go on" in run.said(), run
+    )
+    if told:
+        run.signal(signal.SIGTERM)
+    assert run.wait() == (130 if told else 0)
+    assert f"worker {zombie} was killed" in run.said()
+    if told:
+        assert crawling.start(*SHORT).wait() == 0
+    crawling.assert_finished()
+
+
+def stop_outside_a_transaction(crawling: Crawling, send: Callable[[signal.Signals], None]) -> None:
+    """Stop a process while it holds leases and no lock: those who hold a lock make all others wait."""
     while True:
-        run.signal(signal.SIGSTOP)
+        send(signal.SIGSTOP)
         time.sleep(0.01)
         if crawling.at_work() and not _locked(crawling):
             return
-        run.signal(signal.SIGCONT)
+        send(signal.SIGCONT)
         time.sleep(0.05)
 
 
