@@ -32,7 +32,7 @@ from shoal.liveness import is_dead, reap_dead, worker_name
 from shoal.meter import Meter
 from shoal.metrics import Address, process_families, render
 from shoal.model import SEEN_FIELDS, Stats
-from shoal.moving import check_whole
+from shoal.moving import check_here
 from shoal.place import shown
 from shoal.store import made_store, open_archive, open_store, store_name
 from shoal.store.base import Store
@@ -126,7 +126,7 @@ def prepare(job: Job) -> Stats:
         if job.rows and not job.has_stores and not frontier.keeps_items:
             raise ConfigError("this frontier keeps no rows: say with -o where they go, such as rows.jsonl")
         if not job.fresh:
-            check_whole(frontier)
+            check_here(frontier)
             before = frontier.describe()
             keep_revisits(job, before)
             _check_same(job, before)

@@ -24,7 +24,7 @@ from shoal.fetch import Fetcher
 from shoal.frontier import Frontier
 from shoal.intake import read_link, spelling_of
 from shoal.model import Failure, Link, Response
-from shoal.moving import check_whole
+from shoal.moving import check_here
 from shoal.policy import location
 from shoal.sitemap import MAX_BYTES, parse
 from shoal.threads import HandlerThreads
@@ -87,7 +87,7 @@ class Producer:
 
     def __init__(self, frontier: Frontier, *, priority: int = 0, max_queued: int | None = None) -> None:
         """max_queued: sets the limit of the crawl; None leaves it as it is. Raises ConfigError."""
-        check_whole(frontier)
+        check_here(frontier)
         self._frontier = frontier
         self._priority = priority
         self._spelling = spelling_of(frontier.describe())

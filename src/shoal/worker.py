@@ -33,6 +33,7 @@ from shoal.liveness import reap_dead
 from shoal.load import Load
 from shoal.meter import Meter
 from shoal.model import Beat, Grant, Lease, Outcome
+from shoal.moving import check_here
 from shoal.scope import host_name
 from shoal.settle import say_lost, settle
 from shoal.store.base import Store
@@ -238,6 +239,8 @@ class Worker:
         reap_dead(self._frontier)
         if not self._drain:
             revisit_due(self._frontier, self._crawl)
+        if not self._fetching and not finished:
+            check_here(self._frontier)
         held = [*self._fetching, *(outcome.lease.token for outcome in finished)]
         lost = self._frontier.extend(held, self._lease_s)
         say_lost(len(lost - {outcome.lease.token for outcome in finished}), self._load.meter)

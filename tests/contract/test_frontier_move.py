@@ -10,7 +10,7 @@ from test_frontier_contract import NOW, A, B, C, add, commit, done, lease
 from shoal.errors import ConfigError
 from shoal.migrate import migrate
 from shoal.model import Limits, Link, Outcome, Quota, Survey, Visit
-from shoal.moving import MOVING, check_whole
+from shoal.moving import MOVING, check_here, mark_moved
 from shoal.urls import fingerprint
 
 D, E = "http://d.test/", "http://d.test/2"
@@ -220,7 +220,8 @@ def test_surveys_move_along(place, backends):
     commit(frontier, *(done(page, survey=known[page.link.url]) for page in lease(frontier)))
     for target in backends.values():
         moved = target.open("new")
-        migrate(frontier, moved)
+        migrate(frontier, moved, place="elsewhere")
+        mark_moved(frontier, None)
         assert sorted(moved.surveys(), key=lambda each: each.url) == surveys
 
 
@@ -235,9 +236,10 @@ def test_what_a_move_that_was_killed_has_left_is_replaced(place, backends):
         left.pause()
         frontier.pause()
         with pytest.raises(ConfigError, match="not all here"):
-            migrate(left, frontier)
-        migrate(frontier, left)
-        check_whole(left)
+            migrate(left, frontier, place="elsewhere")
+        migrate(frontier, left, place="elsewhere")
+        mark_moved(frontier, None)
+        check_here(left)
         assert [left.why(url) is not None for url in (A, B, C)] == [True, True, False]
         assert not left.stats(now=NOW).paused
 
@@ -266,8 +268,9 @@ def test_links_that_are_added_during_a_move_are_not_left_behind(place, backends)
     for target in backends.values():
         new = target.open("new")
         with pytest.raises(ConfigError, match="move it again"):
-            migrate(frontier, Loaded(new))
+            migrate(frontier, Loaded(new), place="elsewhere")
         assert (new.stats(now=NOW).seen, frontier.stats(now=NOW).paused) == (0, False)
-        migrate(frontier, new)
+        migrate(frontier, new, place="elsewhere")
+        mark_moved(frontier, None)
         assert new.stats(now=NOW).seen == frontier.stats(now=NOW).seen
         frontier.resume()

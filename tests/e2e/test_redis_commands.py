@@ -555,10 +555,13 @@ def test_a_crawl_moves_to_redis_and_back_in_the_middle(shop: Shop):
         moved = shop.shoal("migrate", "sqlite:a.shoal", shop.url)
         assert f"the crawl '{NAME}' is now in {shop.url}" in moved.out
         assert shop.status()["done"] == 30
-        assert "paused" in shop.shoal("run", "shop.py", *output, "--state", "a.shoal", code=2).err
+        for command in (["run", "shop.py", *output], ["resume"], ["add", site.url]):
+            refusal = shop.shoal(*command, "--state", "a.shoal", code=2).err
+            assert f"the crawl '{NAME}' was moved to {shop.url}: go on there" in refusal
+        assert "was moved to" in shop.shoal("migrate", "sqlite:a.shoal", "sqlite:c.shoal", code=2).err
         shop.drain("--max-pages", 60)
         shop.shoal("migrate", shop.url, "sqlite:b.shoal")
-        assert "paused" in shop.shoal.refused(*shop.command("--drain"))
+        assert "was moved to b.shoal" in shop.shoal.refused(*shop.command("--drain"))
         shop.shoal("run", "shop.py", *output, "--state", "b.shoal")
         status = shop.shoal.status("--state", "b.shoal")
         assert (status["done"], status["dead"], status["items"], status["finished"]) == (90, 1, 90, True)
@@ -569,14 +572,29 @@ def test_a_crawl_moves_to_redis_and_back_in_the_middle(shop: Shop):
 
 
 def test_a_crawl_moves_while_a_worker_is_at_work(shop: Shop):
-    """It is waited for; nothing is fetched twice."""
+    """It is waited for, says where the crawl is now, and ends; nothing is fetched twice."""
     with Site(60, latency_s=0.1) as site:  # so that it takes seconds
         shop.scraper(site.url, per_host=2)
-        with shop.working():
+        with shop.working() as worker:
             until(lambda: shop.stats().done > 10)
             shop.shoal("migrate", shop.url, "sqlite:a.shoal")
+            said = worker.communicate(timeout=60)[1]
+            assert worker.returncode == 2
+            assert f"shoal: the crawl '{NAME}' was moved to a.shoal: go on there" in said
         assert shop.shoal.status("--state", "a.shoal")["done"] < 60
         shop.shoal("run", "shop.py", "-o", "rows.jsonl", "--state", "a.shoal")
+        assert Counter(shop.rows()) == Counter(site.urls) == site.fetches()
+
+
+def test_a_crawl_that_was_moved_may_go_on_where_it_was(shop: Shop):
+    """If its copy is given up: `resume --anyway`."""
+    with Site(20) as site:
+        shop.scraper(site.url)
+        state = ("-o", "rows.jsonl", "--state", "a.shoal")
+        shop.shoal("run", "shop.py", *state, "--max-pages", 5)
+        shop.shoal("migrate", "sqlite:a.shoal", shop.url)
+        shop.shoal("resume", "--anyway", "--state", "a.shoal")
+        shop.shoal("run", "shop.py", *state)
         assert Counter(shop.rows()) == Counter(site.urls) == site.fetches()
 
 

@@ -296,7 +296,7 @@ class Crawling:
             return committed_rows(frontier, self.output)
         store = f"{'sqlite:' if self.kind == 'sqlite' else ''}{absolute(self.output)}"
         position = frontier.position(store)
-        return self._rows(_copied(self.output, copies), position) if position else []
+        return self._rows(_copied(self.output, copies), position) if position and position > 0 else []
 
     @staticmethod
     def _by_url(rows: list[Row]) -> list[Row]:

@@ -116,11 +116,14 @@ def pause(frontier: Frontier) -> None:
 
 @shoal.command()
 @on_crawl
-def resume(frontier: Frontier) -> None:
+@click.option("--anyway", is_flag=True, help="Even if the crawl was moved: the copy must not go on.")
+def resume(frontier: Frontier, anyway: bool) -> None:
     """End `shoal pause`: running workers go on."""
-    from shoal.moving import check_whole
+    from shoal.moving import check_here, mark_moved
 
-    check_whole(frontier)
+    if anyway:
+        mark_moved(frontier, None)
+    check_here(frontier)
     frontier.resume()
     print(f"the crawl '{frontier.crawl}' is no longer paused; if no worker runs, start it again")
 
@@ -132,7 +135,7 @@ def resume(frontier: Frontier) -> None:
 def migrate(source: str, target: str, crawl_name: str | None) -> None:
     """Move a crawl with all that is known of it, e.g. from sqlite:FILE to redis://HOST:PORT/DB.
 
-    It is paused at FROM, and goes on at TO as soon as workers are started there. Rows are not moved. If it
+    Workers at FROM end, and it goes on at TO as soon as workers are started there. Rows are not moved. If it
     is killed, the same command again does all of it.
     """
     from shoal import words
@@ -142,7 +145,12 @@ def migrate(source: str, target: str, crawl_name: str | None) -> None:
     let_it_be_caught()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with open_crawl(source, crawl_name) as old, open_frontier(target, crawl=old.crawl) as new:
-        stats = move(old, new, waiting=lambda leased: _note(f"waiting for {leased} pages to be finished"))
+        stats = move(
+            old,
+            new,
+            place=words.shown(target),
+            waiting=lambda leased: _note(f"waiting for {leased} pages to be finished"),
+        )
         print(words.moved(old, stats, source, target))
 
 

@@ -11,7 +11,7 @@ from shoal import words
 from shoal.errors import ConfigError
 from shoal.frontier import Frontier
 from shoal.intake import read_link, spelling_of
-from shoal.moving import check_whole
+from shoal.moving import check_here
 from shoal.progress import clock, count
 
 MOST_REJECTED = 20
@@ -44,7 +44,7 @@ class Resume(Action, frozen=True):
     """End the pause."""
 
     def on(self, frontier: Frontier) -> str:
-        check_whole(frontier)
+        check_here(frontier)
         frontier.resume()
         return "The crawl goes on, as far as workers are running."
 

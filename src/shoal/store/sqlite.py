@@ -69,9 +69,8 @@ class SqliteStore(Store):
             raise self._rows_missing()
         try:
             self._connect()
-            if fresh:
-                with self._transaction():
-                    self._empty()
+            with self._transaction():
+                self._make_room(committed(self.name), fresh)
             with self._transaction():
                 yield self.name, self._start(None if fresh else committed(self.name))
         except BaseException:
@@ -108,27 +107,34 @@ class SqliteStore(Store):
         self._run("PRAGMA journal_mode = WAL")
         self._run(f"PRAGMA synchronous = {'FULL' if self._sync else 'NORMAL'}")
 
-    def _make(self) -> None:
+    def _make_room(self, position: int | None, fresh: bool) -> None:
+        """Make the tables, and remove the mark of an earlier crawl with this name that got no further.
+
+        So one that is killed when its own is recorded, but not in the file yet, can be resumed.
+        """
         for statement in _SCHEMA:
             self._run(statement)
-
-    def _empty(self) -> None:
-        self._make()
-        for table in ("items WHERE _crawl", "shoal_positions WHERE crawl", "shoal_marks WHERE crawl"):
-            self._run(f"DELETE FROM {table} = ?", (self._crawl,))
+        self._widen(self._fields)
+        if fresh:
+            self._run("DELETE FROM items WHERE _crawl = ?", (self._crawl,))
+            self._run("DELETE FROM shoal_positions WHERE crawl = ?", (self._crawl,))
+        if fresh or position is None:
+            self._refuse_rows()
+            self._run("DELETE FROM shoal_marks WHERE crawl = ?", (self._crawl,))
 
     def _start(self, position: int | None) -> int:
         """Where this crawl goes on, whose position is `position`; None: it has none yet."""
-        self._make()
-        self._widen(self._fields)
         if position is None:
-            if self._number("SELECT 1 FROM items WHERE _crawl = ? LIMIT 1", (self._crawl,)):
-                raise self._foreign("holds rows")
+            self._refuse_rows()
             position = -drawn_mark()
-            self._run("DELETE FROM shoal_marks WHERE crawl = ?", (self._crawl,))
-        self._run("INSERT OR IGNORE INTO shoal_marks VALUES (?, ?)", (self._crawl, max(-position, 0)))
+        if position < 0:
+            self._run("INSERT OR IGNORE INTO shoal_marks VALUES (?, ?)", (self._crawl, -position))
         self._run("INSERT OR IGNORE INTO shoal_positions VALUES (?, 0)", (self._crawl,))
         return self._cut(position)
+
+    def _refuse_rows(self) -> None:
+        if self._number("SELECT 1 FROM items WHERE _crawl = ? LIMIT 1", (self._crawl,)):
+            raise self._foreign("holds rows")
 
     def _append(self, outcomes: Sequence[Outcome], committed: Committed) -> int:
         """Add the rows; returns where they end, in a transaction that keeps all others from writing.
