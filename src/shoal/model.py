@@ -322,7 +322,7 @@ class Stats(Struct, frozen=True):
     elapsed_s: float = 0.0
     """That all fetches took together, to the millisecond."""
     oldest_s: float = 0.0
-    """How long ago the oldest queued link was found, to the minute."""
+    """How long ago the oldest queued link was found, up to a minute less."""
     producers: int = 0
     paused: bool = False
     finished: bool = False

@@ -51,6 +51,9 @@ class Counts:
         self.known = 0
         self.rejected = 0
 
+    def __repr__(self) -> str:
+        return f"<Counts {self.new} new, {self.known} known, {self.rejected} rejected>"
+
 
 @contextmanager
 def adding(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import time
 from collections import Counter
@@ -158,7 +159,7 @@ def status(frontier: Frontier, *, as_json: bool) -> str:
     lines = [
         f"crawl     {frontier.crawl} ({_standing(stats)})",
         f"queued    {stats.queued:,} ({stats.delayed:,} delayed, {stats.retrying:,} retrying)"
-        + (f", the oldest for {clock(stats.oldest_s)}" if stats.queued else ""),
+        + (f", the oldest for up to {clock(60 * math.ceil(stats.oldest_s / 60))}" if stats.queued else ""),
         *([f"          by priority: {', '.join(priorities)}"] if priorities else []),
         *([f"overflow  {stats.overflow:,} (found while the queue was full)"] if stats.overflow else []),
         f"leased    {stats.leased:,}",

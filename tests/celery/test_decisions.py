@@ -111,6 +111,25 @@ def test_retry_waits_as_long_as_it_says(run):
     assert seconds == pytest.approx(60, abs=2)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("args", ["other"]), ("kwargs", {"a": 1}), ("priority", 9), ("expires", 60)]
+)
+def test_retry_changes_nothing_else(run, name, value):
+    """Its own arguments may be given again, as Celery's users do; others would be for another URL."""
+
+    def same(self, url):
+        request = self.request
+        priority = request.delivery_info["priority"]
+        raise self.retry(args=request.args, kwargs=request.kwargs, priority=priority, countdown=1)
+
+    def other(self, url):
+        raise self.retry(countdown=1, **{name: value})
+
+    assert run(same, crawl="a") == ("queued", "retried", 1)
+    with pytest.raises(ConfigError, match=f"{name}=.* has no meaning"):
+        run(other, crawl="b")
+
+
 def test_retry_gives_up_after_the_last_attempt(run):
     """With the exception that it was given; the function may catch it."""
 

@@ -612,7 +612,7 @@ def test_redrive_gives_dead_letters_another_chance(shoal: Shell) -> None:
         )
         one = shoal("redrive", site.url + "flaky/1/a")
         assert one.out == "1 queued again; run the crawl to fetch it\n"
-        assert shoal("redrive", site.url + "flaky/1/a").out == "0 queued again; run the crawl to fetch them\n"
+        assert shoal("redrive", site.url + "flaky/1/a").out == "0 queued again: no such dead letters\n"
         assert shoal("redrive", "--reason", "HTTP 404").out.startswith("1 queued")
         assert shoal("redrive", "--host", "other.example").out.startswith("0 queued")
         assert shoal("redrive", "--host", host, "--reason", "HTTP 503").out.startswith("3 queued")

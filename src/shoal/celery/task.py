@@ -51,7 +51,7 @@ _INSTEAD = {
     "chord": "send the next task from the function itself",
     "link": "send the next task from the function itself",
     "link_error": "see `shoal dead`, and `shoal redrive`",
-    "expires": "forget the URL, or purge the crawl",
+    "expires": "`shoal forget` takes a URL out again",
     "queue": "tickets have a queue: scraper(..., ticket_queue=...); for URLs there is priority=",
     "time_limit": "set handler_timeout_s= of the scraper, and total_timeout_s= for its fetches",
     "soft_time_limit": "set handler_timeout_s= of the scraper, and total_timeout_s= for its fetches",
@@ -233,10 +233,15 @@ class ScrapeTask(Task):  # type: ignore[misc]
         if request is None:
             result: Retry = super().retry(args, kwargs, exc, throw, eta, countdown, max_retries, **options)
             return result
-        if args is not None or kwargs is not None:
-            raise ConfigError(
-                "self.retry(args=...) has no meaning: add the other URL with delay, or yield it"
-            )
+        own = {"args": [*request.args], "kwargs": request.kwargs, **request.delivery_info}
+        given = {"args": args and [*args], "kwargs": kwargs, "priority": options.pop("priority", None)}
+        for name, value in given.items():
+            if value is not None and value != own[name]:
+                raise ConfigError(
+                    f"self.retry({name}={value!r}) has no meaning: this URL is tried again as it was added;"
+                    " add another one with delay, or yield it"
+                )
+        _refuse(options)
         most = self.max_retries if max_retries is None else max_retries
         if most is not None and request.retries >= most:
             request.update(given_up=True)
@@ -244,8 +249,8 @@ class ScrapeTask(Task):  # type: ignore[misc]
                 f"{self.name} of {request.args[0]} was tried {most + 1} times"
             )
         request.update(allowed=True)
-        given = countdown is not None or eta is not None
-        delay_s = delay_of(countdown, eta, self.app) if given else self.default_retry_delay
+        told = countdown is not None or eta is not None
+        delay_s = delay_of(countdown, eta, self.app) if told else self.default_retry_delay
         retry = Retry(exc=exc, when=delay_s)
         if throw:
             raise retry from exc

@@ -84,7 +84,8 @@ def redrive(
 
     wanted: list[str | None] = [words.spelled(frontier, url) for url in urls] or [None]
     count = sum(frontier.redrive(url=url, host=host, reason=reason) for url in wanted)
-    print(f"{count} queued again; run the crawl to fetch {'it' if count == 1 else 'them'}")
+    then = f"; run the crawl to fetch {'it' if count == 1 else 'them'}" if count else ": no such dead letters"
+    print(f"{count} queued again{then}")
 
 
 @shoal.command()

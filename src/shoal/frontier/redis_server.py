@@ -237,7 +237,7 @@ def _sentinel(parts: SplitResult, common: dict[str, Any]) -> Any:
     master, _, database = parts.path.strip("/").partition("/")
     if not master:
         raise ValueError("it needs the name of the master: redis+sentinel://HOST:PORT/MASTER")
-    sentinel: Any = Sentinel(  # type: ignore[no-untyped-call]
+    sentinel: Any = Sentinel(  # type: ignore[no-untyped-call, unused-ignore]  # typed since redis 8.2
         [(host, int(port)) for host, _, port in hosts], socket_timeout=TIMEOUT_S
     )
     return sentinel.master_for(master, db=int(database or 0), **common)
