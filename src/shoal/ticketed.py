@@ -34,6 +34,7 @@ class TicketBench:
         """Nothing is opened yet."""
         self._job, self._pace, self._send = job, pace, send
         self._bench = Bench(job, dress, meter=meter)
+        self._store_failed = False  # in the last slice: this one has opened it anew
         self._desk: Desk | None = None  # with a frontier of its own: it beats while the bench works
 
     @property
@@ -73,22 +74,26 @@ class TicketBench:
         try:
             done = self._bench.work(owner, ends, Beats(partial(desk.beat, ticket, owner), self._pace.beat_s))
         except (LoginFailed, StoreError) as error:
-            self._pause(desk, error)
+            if isinstance(error, LoginFailed) or self._store_failed:
+                self._pause(desk, error)
+            self._store_failed = isinstance(error, StoreError)
+            with suppress(ShoalError):
+                self._bench.close()  # the next slice is to log in anew, and to open the store
             done = {}
         except BaseException as error:
             self._give_up(ticket, in_order=isinstance(error, ShoalError))
             raise
+        else:
+            self._store_failed = False
         patiently(partial(desk.end, ticket, owner, again=not draining()), self._pace.running_s)
         return done
 
     def _pause(self, desk: Desk, error: ShoalError) -> None:
-        """The next slice would fail, too, and the ones after it: of a login, until the account is locked."""
+        """The next slice would fail, too, and the ones after it; of a login, until the account is locked."""
         log.critical(
             "%s; the crawl '%s' is paused: `shoal resume` lets it go on", error, self._job.crawl.name
         )
         patiently(desk.frontier.pause, self._pace.running_s)
-        with suppress(ShoalError):
-            self._bench.close()  # the next slice is to log in anew, and to open the store
 
     def _give_up(self, ticket: Ticket, *, in_order: bool) -> None:
         """in_order: the worker has wound up. Otherwise what is open may be in the middle of something."""
