@@ -19,6 +19,7 @@ from shoal.intake import spelling_of
 from shoal.local import Job
 from shoal.log import visible, visible_json, visible_lines
 from shoal.model import HostRecord, Item, PageRecord, Stats, Visit, WorkerRecord
+from shoal.moving import MOVED
 from shoal.place import shown as place_shown
 from shoal.produce import Producer
 from shoal.progress import clock, count, counters, size
@@ -157,7 +158,7 @@ def status(frontier: Frontier, *, as_json: bool) -> str:
         return to_json({"crawl": frontier.crawl, **counts, "seen": stats.seen, "workers": workers})
     priorities = [f"{n}: {count:,}" for n, count in reversed(list(enumerate(stats.by_priority))) if count]
     lines = [
-        f"crawl     {frontier.crawl} ({_standing(stats)})",
+        f"crawl     {frontier.crawl} ({_standing(frontier, stats)})",
         f"queued    {stats.queued:,} ({stats.delayed:,} delayed, {stats.retrying:,} retrying)"
         + (f", the oldest for up to {clock(60 * math.ceil(stats.oldest_s / 60))}" if stats.queued else ""),
         *([f"          by priority: {', '.join(priorities)}"] if priorities else []),
@@ -174,7 +175,9 @@ def status(frontier: Frontier, *, as_json: bool) -> str:
     return "\n".join(lines)
 
 
-def _standing(stats: Stats) -> str:
+def _standing(frontier: Frontier, stats: Stats) -> str:
+    if place := frontier.describe().get(MOVED):
+        return f"moved to {place}"
     if stats.finished:
         return "finished: the limit of pages is reached" if stats.queued + stats.overflow else "finished"
     return "paused" if stats.paused else "not finished"

@@ -558,6 +558,7 @@ def test_a_crawl_moves_to_redis_and_back_in_the_middle(shop: Shop):
         for command in (["run", "shop.py", *output], ["resume"], ["add", site.url]):
             refusal = shop.shoal(*command, "--state", "a.shoal", code=2).err
             assert f"the crawl '{NAME}' was moved to {shop.url}: go on there" in refusal
+        assert f"(moved to {shop.url})" in shop.shoal("status", "--state", "a.shoal").out
         assert "was moved to" in shop.shoal("migrate", "sqlite:a.shoal", "sqlite:c.shoal", code=2).err
         shop.drain("--max-pages", 60)
         shop.shoal("migrate", shop.url, "sqlite:b.shoal")
