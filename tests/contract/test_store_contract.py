@@ -368,6 +368,19 @@ def test_fresh_leaves_a_file_alone_that_is_written_to(place: Place):
     assert place.rows() == rows_of(2)
 
 
+@pytest.mark.parametrize("place", ["jsonl", "csv"], indirect=True)
+def test_a_process_that_holds_a_file_up_is_not_waited_for_for_ever(place: Place, monkeypatch):
+    """It may be stopped: those who wait say so, and can try again."""
+    monkeypatch.setattr("shoal.store.file.BUSY_S", 0.2)
+    first, second = place.open(), place.open()
+    with first.write([page(1)], committed=place.ledger.position) as position:
+        with pytest.raises(StoreUnavailable, match=r"locked by another process .* may be stopped"):
+            place.ledger.write(second, [page(2)])
+        place.ledger.commit([page(1)], positions=[position])
+    place.ledger.write(second, [page(2)])
+    assert place.rows() == rows_of(1, 2)
+
+
 @only_cutting
 def test_a_crash_at_the_very_start_can_be_resumed(place: Place):
     """The position 0 is recorded but nothing was made yet: the store is made now."""

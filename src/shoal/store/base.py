@@ -93,6 +93,9 @@ class Store(ABC):
         """Let go of the store; it may be opened again."""
 
 
+BUSY_S = 30.0
+"""How long to wait for another process that is writing."""
+
 MARKS = 2**48
 """All marks are below it; frontiers may keep numbers as doubles."""
 

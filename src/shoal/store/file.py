@@ -28,7 +28,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from shoal.errors import StoreError, StoreUnavailable
 from shoal.model import Outcome
 from shoal.store import lock
-from shoal.store.base import Committed, Position, Store, absolute, drawn_mark
+from shoal.store.base import BUSY_S, Committed, Position, Store, absolute, drawn_mark
 
 _FOR_NOW = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
@@ -91,8 +91,14 @@ class FileStore(Store):
     @contextmanager
     def _locked(self) -> Iterator[None]:
         with ExitStack() as held:
-            with self._translated():
-                held.enter_context(lock.alone(self._fd))
+            try:
+                held.enter_context(lock.alone(self._fd, busy_s=BUSY_S))
+            except TimeoutError:
+                raise StoreUnavailable(
+                    f"{self.path} has been locked by another process for {BUSY_S:g} s, which may be stopped"
+                ) from None
+            except OSError as exc:
+                raise self._error(exc) from exc
             yield
 
     def _start(self, position: int | None, fresh: bool) -> int:

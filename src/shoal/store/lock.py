@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,6 +19,9 @@ from shoal.store.base import MARKS
 ALONE = 2**62
 """The byte of those who write."""
 
+LEAST_PAUSE_S, MOST_PAUSE_S = 0.000_5, 0.005
+"""Between two tries to be alone: a batch of rows takes some milliseconds."""
+
 _HAS_OFD = hasattr(fcntl, "F_OFD_SETLK")
 _FLOCK = "hhqqi0q"  # struct flock: type, whence, start, length, pid
 _TYPE_BYTES = 2
@@ -25,9 +29,17 @@ _USERS = 2**61  # the first byte of those who have the file open; there is one f
 
 
 @contextmanager
-def alone(fd: int) -> Iterator[None]:
-    """Wait until nobody else is in such a context for this file, and keep all others out. Raises OSError."""
-    _exclude(fd)
+def alone(fd: int, *, busy_s: float) -> Iterator[None]:
+    """Wait until nobody else is in such a context for this file, and keep all others out.
+
+    Raises TimeoutError if that takes longer than `busy_s`, and OSError.
+    """
+    until, pause_s = time.monotonic() + busy_s, LEAST_PAUSE_S
+    while not _excluded(fd):
+        if time.monotonic() > until:
+            raise TimeoutError
+        time.sleep(pause_s)
+        pause_s = min(MOST_PAUSE_S, 2 * pause_s)
     try:
         yield
     finally:
@@ -56,11 +68,15 @@ def _is_used(fd: int, first: int, end: int) -> bool:
     return struct.unpack("h", answer[:_TYPE_BYTES]) != (fcntl.F_UNLCK,)
 
 
-def _exclude(fd: int) -> None:
-    if _HAS_OFD:
-        _lock(fd, fcntl.F_OFD_SETLKW, fcntl.F_WRLCK, ALONE)
-    else:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+def _excluded(fd: int) -> bool:
+    try:
+        if _HAS_OFD:
+            _lock(fd, fcntl.F_OFD_SETLK, fcntl.F_WRLCK, ALONE)
+        else:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):  # fcntl(2): EAGAIN or EACCES
+        return False
+    return True
 
 
 def _include(fd: int) -> None:

@@ -29,11 +29,8 @@ from pathlib import Path
 
 from shoal.errors import StoreError, StoreUnavailable
 from shoal.model import Lease, Outcome
-from shoal.store.base import Committed, Position, Store, absolute, drawn_mark
+from shoal.store.base import BUSY_S, Committed, Position, Store, absolute, drawn_mark
 from shoal.store.encode import to_cell, to_item
-
-BUSY_S = 30.0
-"""How long to wait for another process that is writing."""
 
 _OWN = ("_position", "_crawl", "_fingerprint", "_idx", "_token")
 _SCHEMA = (
